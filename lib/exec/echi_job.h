@@ -55,6 +55,8 @@ void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char 
 void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* How training samples are augmented, in words, which nodes compare too. */
 void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
+/* Is there the layer, or the part, that a message of such a kind names? The extent of none but those is known. */
+bool echi_job_knows(const struct echi_job *job, const struct echi_plan *plan, const struct echi_msg *m);
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,

@@ -66,7 +66,7 @@ ech_status echi_exec_push(struct echi_exec *x, const struct echi_task *task, int
     /* Running averages must not wait for their turn: a delay of many rounds would make them swing. Their layers are short. */
     const struct echi_topk how = {.ratio = l->running ? ECHI_WHOLE : task->ratio, .sample = task->sample, .seed = x->job->seed,
         .turn = task->lease.id, .part = (uint32_t)layer};
-    const struct echi_msg m = {.layer = (uint16_t)layer};
+    const struct echi_msg m = {.part = (uint16_t)layer};   /* with a codec they are the same */
     size_t at, most;
     echi_job_extent(x->job, &x->setup->plan, ECHI_KIND_PUSH, &m, false, &at, &most);
     ECHI_TRY(echi_code_push(x->device, slot(x, task->state), slot(x, task->grads), l->at, l->count, task->first, &how, x->push_room,
@@ -79,7 +79,7 @@ ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, stru
                                 struct ech_error *err) {
     for (int i = 0; i < x->setup->cut; i++) {
         const struct echi_param_layer *l = &x->job->layer[i];
-        const struct echi_msg m = {.layer = (uint16_t)i};
+        const struct echi_msg m = {.part = (uint16_t)i};
         size_t at, most;
         echi_job_extent(x->job, &x->setup->plan, ECHI_KIND_PUSH, &m, false, &at, &most);
         ECHI_TRY(echi_decode(x->device, to, l->at, l->count, how, slot(x, from), at, err));

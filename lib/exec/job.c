@@ -98,6 +98,10 @@ ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *pl
     return echi_fail(err, ECH_E_MISMATCH, "run.setup", "the plan's parts are not those of this model: %s", text);
 }
 
+bool echi_job_knows(const struct echi_job *job, const struct echi_plan *plan, const struct echi_msg *m) {
+    return (!echi_kind_of_layer(m->kind) || m->layer < job->n_layers) && (!echi_kind_of_part(m->kind) || m->part < plan->parts.count);
+}
+
 size_t echi_job_norm_bytes(const struct echi_job *job) {
     size_t most = 0;
     for (int i = 0; i < job->n_layers; i++)
@@ -186,14 +190,15 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
     size_t first = 0, count = 0;
     switch (kind) {
     case ECHI_KIND_PUSH: {
-        if (plan->codec != ECHI_CODEC_DENSE) {   /* one layer's message behind the other's, each with the room of its longest */
-            *at = job->layer[m->layer].at * sizeof(echi_real) + m->layer * echi_coded_most(0);
-            *len = echi_coded_most(job->layer[m->layer].count);
+        const struct echi_part *p = &plan->parts.part[m->part];
+        if (plan->codec != ECHI_CODEC_DENSE) {   /* one part's message behind the other's, each with the room of its longest */
+            *at = p->at * sizeof(echi_real) + m->part * echi_coded_most(0);
+            *len = echi_coded_most(p->count);
             return;
         }
         const size_t number = plan->deterministic ? sizeof(int64_t) : sizeof(echi_real);
-        *at = job->layer[m->layer].at * number;
-        *len = job->layer[m->layer].count * number;
+        *at = p->at * number;
+        *len = p->count * number;
         return;
     }
     case ECHI_KIND_NORM:

@@ -133,8 +133,8 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.owner_of[0] = 2, p.owner_of[1] = 1;
         p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
         if (i == 8) p.codec = ECHI_CODEC_TOPK, p.state_ratio = 150000, p.base[0] = p.base[1] = 250000;
-        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 2, .params = {156, 2416, 3000000, 850}}, true, p.codec, ECHI_PART_PARAMS,
-                        &p.parts);
+        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 2, .params = {156, 2416, 3000000, 850}}, true, p.codec, ECHI_PART_SLICE,
+                        ECHI_PART_MERGED, &p.parts);
         break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {

@@ -136,6 +136,8 @@ static void queue_plan(void) {
     queue_body(ECHI_KIND_PLAN, ECHI_ROLE_NODE, bytes, echi_plan_encode(&a.setup.plan, bytes, sizeof bytes));
 }
 
+static int parts(void) { return echi_parts_before(&a.setup.plan.parts, a.setup.cut); }
+
 static void tell(enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {a.action, 0, (int)(sizeof a.action / sizeof a.action[0]), false};
     int asked = ECHI_EVENT_START;
@@ -155,7 +157,7 @@ static void tell(enum echi_role role, struct echi_event *e) {
         if (act->type == ECHI_ACTION_MEASURE) asked = ECHI_EVENT_MEASURED;
         if (act->type == ECHI_ACTION_SLOTS) asked = ECHI_EVENT_SLOTS;
         if (act->type == ECHI_ACTION_HOLD) asked = ECHI_EVENT_HELD;
-        for (int n = act->type == ECHI_ACTION_POST ? act->kind == ECHI_KIND_PUSH ? a.setup.cut : 1 : 0; n > 0; n--) {
+        for (int n = act->type == ECHI_ACTION_POST ? act->kind == ECHI_KIND_PUSH ? parts() : 1 : 0; n > 0; n--) {
             FUZZ_CHECK(a.posts < POSTS_MAX);
             a.post[a.posts].kind = act->kind;
             a.post[a.posts++].slot = act->slot;
@@ -213,6 +215,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                         .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5, .codec = run[k].codec}};
     if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;
     if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;
+    echi_parts_make(&(struct echi_layers){.count = 2, .cut = 1, .params = {1, 1}}, run[k].separated, run[k].codec, 1, 1, &about.plan.parts);
     memset(about.plan.group_of + 1, ECHI_NONE, sizeof about.plan.group_of - 1);
     memcpy(out, ECHI_RECORDING_MAGIC, 8);
     echi_store32(out + 8, ECHI_RECORDING_FORMAT);

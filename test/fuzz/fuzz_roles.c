@@ -353,7 +353,7 @@ static void make_plan(int which, struct echi_plan *p) {
     }
     struct echi_layers layers;
     echi_job_layers(&c.job, &layers);
-    echi_parts_make(&layers, p->separated, p->codec, 7, &p->parts);
+    echi_parts_make(&layers, p->separated, p->codec, 7, 7, &p->parts);
     FUZZ_CHECK(echi_plan_valid(p));
 }
 

@@ -132,7 +132,7 @@ static void check_silence(struct sim *s) {
             MUST(s, SILENCE, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] &&
                                  !n->head.in_flight[2]);
         for (size_t i = 0; i < sizeof n->place / sizeof n->place[0]; i++)
-            for (int l = 0; l < LAYERS; l++) MUST(s, SILENCE, n->place[i].readers[l] == 0);
+            for (int k = 0; k < PARAMS; k++) MUST(s, SILENCE, n->place[i].readers[k] == 0);
     }
 }
 

@@ -6,7 +6,7 @@
  * so it says of any copy of weights, or of a state, which samples are in it, however they came there.
  * A message arrives when it is due, in order only within (sender, receiver, kind), and a payload only into a posted place.
  * "Sent" comes at a time of its own, before or after the message. Tasks end in any order. Every message goes through its
- * byte form. Each part of a slot knows who reads or writes it, from the action that says so to the event that ends it: two
+ * byte form. Each word of a slot knows who reads or writes it, from the action that says so to the event that ends it: two
  * writers, or a writer beside a reader, is a race and fails, whether or not a byte went wrong in this run.
  *
  * sched_watch.h: what must hold at each event. sched_faults.h: what goes wrong. sched_runs.h: runs made from a seed.
@@ -40,7 +40,7 @@ enum {
     MESSAGES = 2048,
     TASKS = 64,
     DUES = 2 * MESSAGES + TASKS + 64,
-    POSTS = 8,
+    POSTS = 16,             /* places for one kind from one node at most: one for each part of a push */
     PAYLOADS = 12,          /* kinds of messages that carry one, at most */
     ACTIONS = 8 * 64,
     LEASES = 4096,
@@ -105,7 +105,7 @@ static uint32_t toy_outer(int i, uint32_t *v, uint32_t sum, bool momentum) {
 
 /* holds: of a state or another group's state its version; of weights the samples in them. answer: a worker's weights, the number
  * under which they were sent. round: of a worker's weights under `local`, the rounds in them. */
-struct place { uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
+struct place { uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer; uint8_t readers[PARAMS]; bool writer[PARAMS]; };
 struct posted { struct echi_slot slot; uint8_t role, first, end; };
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
@@ -194,6 +194,7 @@ struct seen_lease {
     uint64_t version;                       /* in its owner's state from this version on */
     uint64_t samples;                       /* in the weights it began on */
     double staleness;
+    uint32_t parts;                         /* of its push, a bit each: at its owner, and not taken yet */
     uint64_t head_met;                      /* samples in the head's weights that its rows met */
     uint32_t began_on[PARAMS];
     uint32_t act_grad[N_MAX];               /* what the head answered */
@@ -313,7 +314,8 @@ static void settle_cuts(struct sim *s);
 /* What must hold; `driver` is for what the simulation asks of itself and of a role's actions. */
 #define INVARIANTS(X)                                                                                                            \
     X(DRIVER, "driver") X(FAULT, "a role's refusal") X(RACE, "slots") X(WAIT, "nobody waits for ever")                          \
-    X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(GRADIENT, "gradients") X(MASS, "mass")          \
+    X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(WHOLE, "whole pushes")                          \
+    X(GRADIENT, "gradients") X(MASS, "mass")                                                                                     \
     X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
     X(LOCAL, "own steps") X(NORM, "norms") X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
 enum invariant {
@@ -332,7 +334,7 @@ static void tell_note(const struct sim *s, uint64_t at) {
     print_error("  %6llu at %9lld: ", (unsigned long long)at, (long long)n->now);
     if (n->what != DUES_OF) print_error("rank %d, %s: ", n->node, role[n->role]);
     switch (n->what) {
-    case DUE_MESSAGE: print_error("%s from %d, lease %u, layer %u\n", echi_kind_name(n->kind), n->from, n->lease, n->layer); break;
+    case DUE_MESSAGE: print_error("%s from %d, lease %u, layer or part %u\n", echi_kind_name(n->kind), n->from, n->lease, n->layer); break;
     case DUE_SENT: print_error("slot of kind %d sent to %d\n", n->kind, n->from); break;
     case DUE_WORK: print_error("task of kind %d, lease %u, layer %u\n", n->kind, n->lease, n->layer); break;
     case DUE_NOTICE: print_error("cannot reach %d\n", n->from); break;
@@ -471,43 +473,45 @@ static struct place *place(struct sim *s, int node, struct echi_slot slot) {
 static struct place *place_at(struct sim *s, int node, int kind, int index) {
     return place(s, node, (struct echi_slot){(uint8_t)kind, (uint16_t)index});
 }
-static void race(struct sim *s, int node, struct echi_slot slot, int layer, const char *what) {
+static void race(struct sim *s, int node, struct echi_slot slot, int word, const char *what) {
     char text[160];
-    snprintf(text, sizeof text, "node %d, slot kind %d index %d, layer %d: %s", node, slot.kind, slot.index, layer, what);
+    snprintf(text, sizeof text, "node %d, slot kind %d index %d, word %d: %s", node, slot.kind, slot.index, word, what);
     die(s, MUST_RACE, text);
 }
 static void read_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
-    for (int l = first; l < end; l++) {
-        if (p->writer[l]) race(s, node, slot, l, "read while it is written");
-        p->readers[l]++;
+    for (int i = first; i < end; i++) {
+        if (p->writer[i]) race(s, node, slot, i, "read while it is written");
+        p->readers[i]++;
     }
 }
 static void read_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    for (int l = first; l < end; l++) place(s, node, slot)->readers[l]--;
+    for (int i = first; i < end; i++) place(s, node, slot)->readers[i]--;
 }
 static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
-    for (int l = first; l < end; l++) {
-        if (p->writer[l]) race(s, node, slot, l, "written by two");
-        if (p->readers[l]) race(s, node, slot, l, "written while it is read");
-        p->writer[l] = true;
+    for (int i = first; i < end; i++) {
+        if (p->writer[i]) race(s, node, slot, i, "written by two");
+        if (p->readers[i]) race(s, node, slot, i, "written while it is read");
+        p->writer[i] = true;
     }
 }
 static void write_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    for (int l = first; l < end; l++) place(s, node, slot)->writer[l] = false;
+    for (int i = first; i < end; i++) place(s, node, slot)->writer[i] = false;
 }
 
 #include "toy_codec.h"
 #include "toy_norm.h"
 
-/* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
+/* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
-    const int cut = cut_of(s);
+    const int cut = cut_of(s) * WORDS, head = CUT * WORDS;
     int first, end;   /* of a worker's gradients */
     layers_of(s, t, &first, &end);
+    first *= WORDS;
+    end *= WORDS;
     if (t->norm.kind) reads(s, node, t->norm, 0, 1);
     if (t->sums.kind) writes(s, node, t->sums, 0, 1);
     const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0};
@@ -544,24 +548,24 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         if (begins && t->coded.kind) writes(s, node, t->coded, first, end);
         break;
     case ECHI_TASK_HEAD:
-        reads(s, node, t->weights, CUT, LAYERS);
-        writes(s, node, t->grads, CUT, LAYERS);
+        reads(s, node, t->weights, head, PARAMS);
+        writes(s, node, t->grads, head, PARAMS);
         if (t->weights_out.kind) {
-            writes(s, node, t->weights_out, CUT, LAYERS);
-            writes(s, node, head_momentum, CUT, LAYERS);
+            writes(s, node, t->weights_out, head, PARAMS);
+            writes(s, node, head_momentum, head, PARAMS);
         }
         if (!begins && t->weights_out.kind) break;   /* the rows were let go when their gradients were there */
         for (int i = 0; i < t->n_rows; i++) {
             reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, 0, 1);
             writes(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]}, 0, 1);
         }
-        if (t->state.kind) writes(s, node, t->state, CUT, LAYERS);
+        if (t->state.kind) writes(s, node, t->state, head, PARAMS);
         break;
     case ECHI_TASK_HEAD_APPLY:
-        reads(s, node, t->weights, CUT, LAYERS);
-        reads(s, node, t->grads, CUT, LAYERS);
-        writes(s, node, t->weights_out, CUT, LAYERS);
-        writes(s, node, head_momentum, CUT, LAYERS);
+        reads(s, node, t->weights, head, PARAMS);
+        reads(s, node, t->grads, head, PARAMS);
+        writes(s, node, t->weights_out, head, PARAMS);
+        writes(s, node, head_momentum, head, PARAMS);
         break;
     case ECHI_TASK_ADD:
         reads(s, node, t->grads, 0, cut);
@@ -587,9 +591,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         reads(s, node, t->weights, 0, cut);
         writes(s, node, t->state_out, 0, cut);
         break;
-    case ECHI_TASK_EVAL: reads(s, node, t->weights, 0, LAYERS); break;
+    case ECHI_TASK_EVAL: reads(s, node, t->weights, 0, PARAMS); break;
     case ECHI_TASK_KEEP:
-        for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, LAYERS);
+        for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, PARAMS);
         break;
     case ECHI_TASK_LOCAL_APPLY:
         reads(s, node, t->grads, 0, cut);
@@ -612,19 +616,25 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
 
 /* ---- messages ---- */
 
-/* Layers (or [0, 1) for rows) and words of a slot that a message carries. */
+static int parts_of(const struct sim *s) { return echi_parts_before(&s->plan.parts, cut_of(s)); }
+static void part_words(const struct sim *s, int part, int *first, int *end) {
+    *first = (int)s->plan.parts.part[part].at;
+    *end = *first + (int)s->plan.parts.part[part].count;
+}
+
+/* Words [*first, *end) of a slot that a message is about ([0, 1) stands for rows), and where its own lie: a codec writes them otherwise. */
 static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool head, int *first, int *end, int *at,
                    int *words) {
     *first = 0;
-    *end = cut_of(s);
-    if (kind == ECHI_KIND_PUSH) { *first = m->layer; *end = m->layer + 1; }
-    if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = LAYERS;
-    else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT; *end = LAYERS; }
-    *at = *first * WORDS;
-    *words = (*end - *first) * WORDS;
+    *end = cut_of(s) * WORDS;
+    if (kind == ECHI_KIND_PUSH) part_words(s, m->part, first, end);
+    if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = PARAMS;
+    else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT * WORDS; *end = PARAMS; }
+    *at = *first;
+    *words = *end - *first;
     if (coded_kind(s, kind)) {
-        *at = *first * CODED;
-        *words = (*end - *first) * CODED + (kind != ECHI_KIND_PUSH);
+        *at = *first / WORDS * CODED;
+        *words = (*end - *first) / WORDS * CODED + (kind != ECHI_KIND_PUSH);
     }
     if (kind == ECHI_KIND_ACT || kind == ECHI_KIND_ACT_GRAD) {
         *end = 1;
@@ -782,21 +792,24 @@ static void post_one(struct sim *s, int node, const struct echi_action *a, enum 
     set_going(s, c);
 }
 static void post_action(struct sim *s, int node, const struct echi_action *a) {
-    const int cut = cut_of(s);
+    const int cut = cut_of(s) * WORDS;
     switch (a->slot.kind) {
     case ECHI_SLOT_OWNER_GRADS:
-        for (int l = cut - 1; l >= 0; l--) post_one(s, node, a, ECHI_ROLE_OWNER, l, l + 1);
+        for (int part = parts_of(s) - 1, first, end; part >= 0; part--) {
+            part_words(s, part, &first, &end);
+            post_one(s, node, a, ECHI_ROLE_OWNER, first, end);
+        }
         break;
     case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
     case ECHI_SLOT_HEAD_MOMENTUM:
-    case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, CUT, LAYERS); break;
+    case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, cut, PARAMS); break;
     case ECHI_SLOT_WORKER_NORM_ALL: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_OWNER_NORM: post_one(s, node, a, ECHI_ROLE_OWNER, 0, 1); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_WORKER_COMING:
     case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
-    case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, LAYERS); break;
-    case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, LAYERS); break;
+    case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, PARAMS); break;
+    case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, PARAMS); break;
     default: post_one(s, node, a, ECHI_ROLE_OWNER, 0, cut); break;
     }
 }
@@ -860,8 +873,8 @@ static void compute(struct sim *s, int node, const struct echi_task *t) {
     w->task = *t;
     layers_of(s, t, &(int){0}, &w->layer);
     memset(&w->result, 0, offsetof(struct echi_result, accuracy));
-    touch(s, node, t, true);
     watch_begins(s, node, t);
+    touch(s, node, t, true);
     if (s->counts) s->counts->task[t->kind]++;
     if (t->kind == ECHI_TASK_KEEP) begin_keep(s, t);
     due_at(s, after(s, s->node[node].speed), DUE_WORK, at, 0);
@@ -1126,7 +1139,7 @@ static void deliver(struct sim *s, const struct message *m) {
     it->role = msg.to_role;
     it->kind = m->kind;
     it->lease = msg.lease.id;
-    it->layer = msg.layer;
+    it->layer = echi_kind_of_part(m->kind) ? msg.part : msg.layer;
     watch_message(s, m, &msg, post.slot);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE,
                            .from = m->from,
@@ -1314,8 +1327,8 @@ static void work_on(struct sim *s, int at) {
     if (layered && w->layer > first) {
         w->layer--;
         due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
-        write_ends(s, w->node, w->task.grads, w->layer, w->layer + 1);
-        if (w->task.coded.kind) write_ends(s, w->node, w->task.coded, w->layer, w->layer + 1);
+        write_ends(s, w->node, w->task.grads, w->layer * WORDS, (w->layer + 1) * WORDS);
+        if (w->task.coded.kind) write_ends(s, w->node, w->task.coded, w->layer * WORDS, (w->layer + 1) * WORDS);
         struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = w->layer, .task = &w->task, .result = &w->result};
         return role_event(s, w->node, ECHI_ROLE_WORKER, &e);
     }
@@ -1423,6 +1436,20 @@ static bool move_one(struct sim *s) {
     return true;
 }
 
+static inline void toy_layers(struct echi_layers *out) {
+    *out = (struct echi_layers){.count = LAYERS, .cut = CUT};
+    for (int l = 0; l < LAYERS; l++) out->params[l] = WORDS;
+}
+
+/* Parts of a given plan, from slices of two words to one of all; where the plan is made, what the planner makes of so few. */
+static void set_parts(struct sim *s) {
+    static const uint64_t sizes[] = {2, WORDS, WORDS + 1, 2 * WORDS, PARAMS};
+    const uint64_t size = sizes[mix((uint32_t)s->seed, 5) % 5];
+    toy_layers(&s->wishes.layers);
+    if (s->plan_given)
+        echi_parts_make(&s->wishes.layers, s->plan.separated, s->plan.codec, size, size, &s->plan.parts);
+}
+
 /* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or
  * wishes, and goal. */
 static void sim_run(struct sim *s) {
@@ -1437,6 +1464,7 @@ static void sim_run(struct sim *s) {
     s->now = 1;
     s->wishes.world = world;
     s->plan.world = (uint16_t)world;
+    set_parts(s);
     s->unused = NOBODY;
     uint32_t *initial = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
     for (int i = 0; i < PARAMS; i++) s->start[i] = initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);

@@ -7,6 +7,7 @@
  *              (lib/core/README.md); what is staler than drop_older, and nothing else, is dropped
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
+ *   WHOLE      what an owner takes of a lease has every part of it, each once
  *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
  *   MASS       the tallies of a state are the sum over the leases in it
  *   SUM        weights and momentum move by each push once; weights = w0 + all states, at the versions they are said to be
@@ -314,8 +315,10 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
         if (!s->coordinator.plan.lost[from]) note_apart(s, msg->lease.id);
         break;
     case ECHI_KIND_PUSH:
+        MUST(s, WHOLE, !(s->seen[msg->lease.id].parts >> msg->part & 1));
+        s->seen[msg->lease.id].parts |= 1u << msg->part;
         s->seen[msg->lease.id].more = msg->flag;
-        if (msg->layer == 0 && stays(s, m->to, from, msg)) note_holds(s, from, m->to);
+        if (msg->part == 0 && stays(s, m->to, from, msg)) note_holds(s, from, m->to);
         break;
     case ECHI_KIND_ENTER:
         /* One that its push has overtaken says nothing any more: the worker may have run out since. */
@@ -347,7 +350,15 @@ static void watch_held(struct sim *s) {
         MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
 }
 
+/* A push is taken, by a task that then has all of it. */
+static void watch_takes(struct sim *s, const struct echi_lease *l) {
+    struct seen_lease *seen = seen_of(s, l);
+    MUST(s, WHOLE, seen->parts == (1u << parts_of(s)) - 1);
+    seen->parts = 0;
+}
+
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
+    if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS) watch_takes(s, &t->lease);
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */

@@ -26,7 +26,8 @@ static void plan(int world, int groups) {
     setup.n_layers = setup.cut = 1;
     setup.plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, .world = (uint16_t)world,
                                     .n_groups = (uint8_t)groups, .head = ECHI_NO_RANK, .round = 1u << 20, .staleness = 1000,
-                                    .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000};
+                                    .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000,
+                                    .parts = {.count = 1, .part = {{.count = 1, .codec = ECHI_CODEC_TOPK}}}};
     memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {

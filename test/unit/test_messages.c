@@ -29,6 +29,7 @@ static struct echi_msg full_message(int kind) {
                          .peer = 0x0209,
                          .flag = 1,
                          .layer = 0x0a0b,
+                         .part = 0x1a1b,
                          .correct = 31,
                          .lease = lease,
                          .version = UINT64_C(0x1122334455667788),
@@ -121,7 +122,7 @@ static void fields_arrive(void **state) {
     (void)state;
     static const struct {
         int kind;
-        bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number;
+        bool has_lease, layer, part, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number;
     } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true,
@@ -140,7 +141,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
         {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .members = true, .number = true},
-        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true,
+        {.kind = ECHI_KIND_PUSH, .has_lease = true, .part = true, .flag = true, .loss = true, .version = true, .samples = true,
          .head = true, .members = true, .times = true},
         {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true,
          .number = true},
@@ -158,6 +159,7 @@ static void fields_arrive(void **state) {
         assert_true(echi_msg_decode(table[i].kind, bytes, echi_msg_encode(&m, bytes, sizeof bytes), &back));
         assert_int_equal(back.lease.id != 0, table[i].has_lease);
         assert_int_equal(back.layer != 0, table[i].layer);
+        assert_int_equal(back.part != 0, table[i].part);
         assert_int_equal(back.flag != 0, table[i].flag);
         assert_int_equal(back.loss != 0 && back.correct == 31, table[i].loss);
         assert_int_equal(back.version != 0, table[i].version);
@@ -184,7 +186,7 @@ static void the_bytes_themselves(void **state) {
     static const uint8_t push_bytes[] = {
         3, 2,                                           /* to the owner, from a worker */
         4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1, 2, 48, 0, 0, 0,
-        0x0b, 0x0a, 1,                                  /* layer, holds another lease */
+        0x1b, 0x1a, 1,                                  /* part, holds another lease */
         0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
         77, 0, 0, 0, 0, 0, 0, 0,                        /* samples */

@@ -46,28 +46,28 @@ static uint64_t total(const struct echi_layers *l) {
 }
 
 /* Written another way than the library's: by walking over layers. */
-static void check_dense(const struct echi_layers *l, bool separated, uint64_t limit) {
+static void check_dense(const struct echi_layers *l, bool separated, uint64_t slice, uint64_t merged) {
     uint64_t at = 0, begins[ECHI_UNITS_MAX + 1] = {0};
     for (int i = 0; i < l->count; i++) begins[i + 1] = begins[i] + l->params[i];
     for (int i = 0; i < parts.count; i++) {
         const struct echi_part *p = &parts.part[i];
-        assert_true(p->at == at && p->count > 0 && p->count <= limit && p->codec == ECHI_CODEC_DENSE && p->tolerance == 0);
+        assert_true(p->at == at && p->count > 0 && p->count <= slice && p->codec == ECHI_CODEC_DENSE && p->tolerance == 0);
         at += p->count;
         assert_true(begins[p->first] <= p->at && p->at < begins[p->first + 1]);
         assert_true(begins[p->last] < at && at <= begins[p->last + 1]);
         if (separated) assert_false(p->first < l->cut && p->last >= l->cut);
-        /* A border inside a layer, or between a batch-norm and its convolution, is one of a slice: the two together exceed the limit. */
+        /* A border inside a layer, or between a batch-norm and its convolution, is one of a slice: the two together exceed one. */
         const bool inside = at != begins[p->last + 1] || (p->last + 1 < l->count && l->joined[p->last + 1]);
         uint64_t unit_begin = begins[p->last], unit_end = begins[p->last + 1];
         if (l->joined[p->last]) unit_begin = begins[p->last - 1];
         else if (p->last + 1 < l->count && l->joined[p->last + 1]) unit_end = begins[p->last + 2];
-        if (inside) assert_true(unit_end - unit_begin > limit);
+        if (inside) assert_true(unit_end - unit_begin > slice);
         /* Neighbours that would fit into one part are one, but across the cut, and beside slices. */
         if (i == 0 || inside || (separated && p->first == l->cut)) continue;
         const struct echi_part *b = p - 1;
         const bool sliced = b->at != begins[b->first] || b->at + b->count != begins[b->last + 1] || p->at != begins[p->first];
-        if (!sliced && (uint64_t)b->count + p->count <= limit)
-            fail_msg("parts %d and %d have %u and %u of %llu", i - 1, i, b->count, p->count, (unsigned long long)limit);
+        if (!sliced && (uint64_t)b->count + p->count <= merged)
+            fail_msg("parts %d and %d have %u and %u of %llu", i - 1, i, b->count, p->count, (unsigned long long)merged);
     }
     assert_true(at == total(l));
 }
@@ -79,34 +79,37 @@ static void a_default_table_keeps_the_rules(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 70);
         const struct echi_layers l = any_model(&r);
         const bool separated = echi_random_below(&r, 2);
-        const uint64_t limit = UINT64_C(1) << (6 + echi_random_below(&r, 16));
-        echi_parts_make(&l, separated, ECHI_CODEC_DENSE, limit, &parts);
+        const uint32_t size = echi_random_below(&r, 16);
+        const uint64_t slice = UINT64_C(64) << size, merged = UINT64_C(64) << echi_random_below(&r, size + 1), least = total(&l) / 80;
+        echi_parts_make(&l, separated, ECHI_CODEC_DENSE, slice, merged, &parts);
         assert_in_range(parts.count, 1, ECHI_PARTS_MAX);
         if (!is_valid(ECHI_CODEC_DENSE) || !fits(&l, separated))
             fail_msg("seed %u: %s", seed, text);
-        check_dense(&l, separated, limit > total(&l) / 80 ? limit : total(&l) / 80);
+        check_dense(&l, separated, slice > least ? slice : least, merged > least ? merged : least);
         if (separated) assert_int_equal(parts.part[echi_parts_before(&parts, l.cut)].first, l.cut < l.count ? l.cut : 0);
-        echi_parts_make(&l, separated, ECHI_CODEC_TOPK, limit, &parts);
+        echi_parts_make(&l, separated, ECHI_CODEC_TOPK, slice, merged, &parts);
         assert_int_equal(parts.count, l.count);
         assert_true(is_valid(ECHI_CODEC_TOPK) && fits(&l, separated));
     }
 }
 
-/* A small model is one part, and a large layer as many slices as the limit asks for. */
+/* Small neighbours are one part, a layer by itself is one, and a large layer as many slices as its limit asks for. */
 static void models_of_known_sizes(void **state) {
     (void)state;
     const struct echi_layers lenet = {.count = 5, .cut = 2, .params = {156, 2416, 48120, 10164, 850}};
-    echi_parts_make(&lenet, false, ECHI_CODEC_DENSE, ECHI_PART_PARAMS, &parts);
+    echi_parts_make(&lenet, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    assert_true(parts.count == 3 && parts.part[0].count == 2572 && parts.part[1].count == 48120 && parts.part[2].count == 11014);
+    echi_parts_make(&lenet, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_SLICE, &parts);
     assert_true(parts.count == 1 && parts.part[0].count == 61706 && parts.part[0].last == 4);
-    echi_parts_make(&lenet, true, ECHI_CODEC_DENSE, ECHI_PART_PARAMS, &parts);
-    assert_true(parts.count == 2 && parts.part[0].count == 2572 && parts.part[1].first == 2 && parts.part[1].at == 2572);
+    echi_parts_make(&lenet, true, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    assert_true(parts.count == 3 && parts.part[0].count == 2572 && parts.part[1].first == 2 && parts.part[1].at == 2572);
     assert_int_equal(echi_parts_before(&parts, 2), 1);
-    const struct echi_layers large = {.count = 3, .cut = 3, .params = {100, 3 * ECHI_PART_PARAMS + 1, 100}};
-    echi_parts_make(&large, false, ECHI_CODEC_DENSE, ECHI_PART_PARAMS, &parts);
+    const struct echi_layers large = {.count = 3, .cut = 3, .params = {100, 3 * ECHI_PART_SLICE + 1, 100}};
+    echi_parts_make(&large, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_true(parts.count == 6 && parts.part[1].first == 1 && parts.part[4].last == 1 && parts.part[5].first == 2);
-    for (int i = 1; i < 5; i++) assert_in_range(parts.part[i].count, 3 * ECHI_PART_PARAMS / 4, 3 * ECHI_PART_PARAMS / 4 + 1);
+    for (int i = 1; i < 5; i++) assert_in_range(parts.part[i].count, 3 * ECHI_PART_SLICE / 4, 3 * ECHI_PART_SLICE / 4 + 1);
     const struct echi_layers none = {0};
-    echi_parts_make(&none, false, ECHI_CODEC_DENSE, ECHI_PART_PARAMS, &parts);
+    echi_parts_make(&none, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_int_equal(parts.count, 0);
 }
 
@@ -118,7 +121,7 @@ static void another_models_table_is_refused(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 71);
         const struct echi_layers l = any_model(&r);
         const int codec = echi_random_below(&r, 2) ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
-        echi_parts_make(&l, true, codec, 1024, &parts);
+        echi_parts_make(&l, true, codec, 1024, 512, &parts);
         struct echi_part *p = &parts.part[echi_random_below(&r, parts.count)];
         switch (echi_random_below(&r, 8)) {
         case 0: p->at++; break;
@@ -136,7 +139,7 @@ static void another_models_table_is_refused(void **state) {
         if (!strstr(text, "part ") && !strstr(text, "no table of parts")) fail_msg("seed %u: '%s'", seed, text);
     }
     const struct echi_layers two = {.count = 2, .cut = 1, .params = {10, 10}};
-    echi_parts_make(&two, false, ECHI_CODEC_DENSE, ECHI_PART_PARAMS, &parts);
+    echi_parts_make(&two, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_true(fits(&two, false));
     assert_false(fits(&two, true));
     assert_string_equal(text, "part 0 has layers 0 to 1, but the head's layers begin with 1: part them there");

@@ -212,7 +212,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
     }
     struct echi_layers layers = {.count = (uint16_t)echi_random_below(r, 40)};   /* 0: the plan says nothing of parts */
     for (int i = 0; i < layers.count; i++) layers.params[i] = 1 + echi_random_below(r, 1u << (1 + echi_random_below(r, 24)));
-    echi_parts_make(&layers, false, p.codec, ECHI_PART_PARAMS, &p.parts);
+    echi_parts_make(&layers, false, p.codec, ECHI_PART_SLICE, ECHI_PART_MERGED, &p.parts);
     return p;
 }
 

@@ -36,6 +36,7 @@ static void begin_tape(const struct sim *s, int node) {
                                .world = s->plan.world, .train_samples = s->goal.train_samples};
     about.wishes = s->wishes;
     about.wishes.world = s->plan.world;
+    toy_layers(&about.wishes.layers);
     about.goal = s->goal;
     about.session = s->goal.give_final;
     about.plan_given = s->plan_given;

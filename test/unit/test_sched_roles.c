@@ -202,7 +202,8 @@ static void small_plan(enum echi_sync sync, int world, int groups) {
                                     .round = (uint32_t)world,
                                     .staleness = 1,
                                     .rounds_apart = 1,
-                                    .strands = 1};
+                                    .strands = 1,
+                                    .parts = {.count = 1, .part = {{.count = 1}}}};
     memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
@@ -461,7 +462,7 @@ static void owners_refuse_what_does_not_fit(void **state) {
         case 4: m.lease.n = 0; break;
         case 5: m.lease.id = 0; break;
         case 6: m.lease.round_size = 5; break;
-        case 7: m.layer = 1; break;
+        case 7: m.part = 1; break;
         case 8: m.kind = ECHI_KIND_STATE, m.group = 1, m.version = 1; break;         /* one's own state */
         case 9: m.kind = ECHI_KIND_STATE, m.group = 0, m.version = 1; break;         /* by a node that does not own it */
         case 10: m.kind = ECHI_KIND_DRAIN; break;

@@ -160,7 +160,7 @@ static void start_head(struct echi_setup *setup, enum echi_sync sync) {
     struct echi_plan *p = &setup->plan;
     echi_plan_clear(p);
     *p = (struct echi_plan){.sync = (uint8_t)sync, .world = 4, .n_groups = 1, .separated = 1, .head = 0, .strands = 1, .staleness = 3,
-                            .rounds_apart = 4, .round = 24, .lr = 1};
+                            .rounds_apart = 4, .round = 24, .lr = 1, .parts = {.count = 1, .part = {{.count = 1}}}};
     memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->owner_of[0] = 0;
@@ -212,7 +212,7 @@ static void give_owner(const struct echi_event *e) {
     echi_owner_step(&owner, e, &out);
 }
 
-/* A whole push of the only layer. */
+/* A whole push of the only part. */
 static void pushed(uint32_t id, uint16_t from, uint32_t epoch, uint32_t start) {
     static struct echi_result result;
     const struct echi_msg m = {.kind = ECHI_KIND_PUSH, .flag = 1, .lease = {.id = id, .epoch = epoch, .start = start, .n = 8,

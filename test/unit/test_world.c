@@ -94,7 +94,7 @@ static void perform(int node, const struct echi_action *a) {
         struct posted *p = malloc(sizeof *p), **end = &n->posts;
         assert_non_null(p);
         *p = (struct posted){.from = a->to, .kind = a->kind, .slot = a->slot};
-        for (int i = a->kind == ECHI_KIND_PUSH ? n->setup.cut : 1; i > 1; i--) {
+        for (int i = a->kind == ECHI_KIND_PUSH ? echi_parts_before(&n->setup.plan.parts, n->setup.cut) : 1; i > 1; i--) {
             struct posted *more = malloc(sizeof *more);
             *more = *p;
             p->next = more;
@@ -254,7 +254,8 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
     echi_random_init(&s.random, (uint64_t)world, ECHI_STREAM_TEST, (uint32_t)sync);
     const struct echi_wishes wishes = {.sync = sync, .world = world, .separate = separate, .has_cut = separate, .samples_per_step = n,
                                        .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1,
-                                       .inner_steps = 3, .outer_lr = 0.7};
+                                       .inner_steps = 3, .outer_lr = 0.7,
+                                       .layers = {.count = LAYERS, .cut = 1, .params = {ECHI_PART_MERGED, ECHI_PART_MERGED}}};
     const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * n * (uint64_t)steps};
     assert_true(goal.samples <= TRAIN);
     echi_coordinator_init(&s.coordinator, &s.node[0].setup, &wishes, &goal, false);

@@ -4,6 +4,7 @@
 #define ECHI_PLANNER_H
 #include "ech_status.h"
 #include "echi_predict.h"
+#include "echi_task.h"
 
 enum echi_shares { ECHI_SHARES_SPEED, ECHI_SHARES_EQUAL, ECHI_SHARES_LIST };
 
@@ -52,10 +53,14 @@ ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_ti
  * fastest processor; none where all have something to keep, or there are 8 groups. */
 void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 
-/* The table of parts of a model: no part has more than `limit` parameters (more where the table would be too long), batch-norms stay
- * with their convolutions, and no part reaches across the cut where the layers behind it are separated. With top-k: the layers. */
-#define ECHI_PART_PARAMS (UINT64_C(1) << 20)   /* the default limit: 4 MB of floats */
-void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t limit, struct echi_parts *out);
+/* The table of parts of a model: no part has more than `slice` parameters, and neighbours share one of up to `merged`, which is at most
+ * `slice` (more of both where the table would be too long). Batch-norms stay with their convolutions, and no part reaches across the
+ * cut where the layers behind it are separated. With top-k: the layers. */
+#define ECHI_PART_SLICE (UINT64_C(1) << 20)            /* by default 4 MB of floats */
+/* By default a chunk of the wire: gradients that are sooner told of leave sooner, and fewer are not worth it. */
+#define ECHI_PART_MERGED (UINT64_C(1) * ECHI_WORTH_A_WAKE / 4)
+void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
+                     struct echi_parts *out);
 /* Gives a plan that has none its table of parts. */
 void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan);
 

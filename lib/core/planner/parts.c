@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The default table of parts. Slices of equal size keep a layer's pieces below the limit; small neighbours share a part, for a message
- * costs time by itself. */
+ * costs time by itself. But a part leaves when all of its layers have been computed backward, so only small ones share. */
 #include "echi_planner.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
  * more than a limit together, and so have the slices of a layer. */
 #define SLICES_MAX 80
 
-static uint64_t limit_of(const struct echi_layers *layers, uint64_t limit) {
+static uint64_t at_least(const struct echi_layers *layers, uint64_t limit) {
     uint64_t all = 0;
     for (int i = 0; i < layers->count; i++) all += layers->params[i];
     return all / SLICES_MAX > limit ? all / SLICES_MAX : limit;
@@ -23,7 +23,7 @@ static void add(struct echi_parts *parts, int first, int last, uint64_t params, 
 }
 
 /* A unit of the layers from `first` on, with so many parameters, as slices that differ by less than their number. */
-static void slice(struct echi_parts *parts, const struct echi_layers *layers, int first, uint64_t params, uint64_t limit) {
+static void add_slices(struct echi_parts *parts, const struct echi_layers *layers, int first, uint64_t params, uint64_t limit) {
     const uint64_t count = (params + limit - 1) / limit;
     uint64_t at = 0, layer_end = layers->params[first];   /* both from the beginning of the unit; the end of layer `first` */
     for (uint64_t i = 0; i < count; i++) {
@@ -36,17 +36,19 @@ static void slice(struct echi_parts *parts, const struct echi_layers *layers, in
     }
 }
 
-void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t limit, struct echi_parts *out) {
+void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
+                     struct echi_parts *out) {
     const bool dense = codec == ECHI_CODEC_DENSE;
     uint64_t room = 0;   /* that others may still have in the last part */
     memset(out, 0, sizeof *out);
-    limit = limit_of(layers, limit);
+    slice = at_least(layers, slice);
+    merged = at_least(layers, merged);
     for (int i = 0, end; i < layers->count; i = end) {
         uint64_t unit = layers->params[i];
         for (end = i + 1; dense && end < layers->count && layers->joined[end]; end++) unit += layers->params[end];
         if (separated && i == layers->cut) room = 0;
-        if (dense && unit > limit) {
-            slice(out, layers, i, unit, limit);
+        if (dense && unit > slice) {
+            add_slices(out, layers, i, unit, slice);
             room = 0;
         } else if (dense && unit <= room) {
             out->part[out->count - 1].count += (uint32_t)unit;
@@ -54,11 +56,12 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
             room -= unit;
         } else {
             add(out, i, end - 1, unit, codec);
-            room = dense ? limit - unit : 0;
+            room = dense && unit < merged ? merged - unit : 0;
         }
     }
 }
 
 void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan) {
-    if (plan->parts.count == 0) echi_parts_make(&wishes->layers, plan->separated, plan->codec, ECHI_PART_PARAMS, &plan->parts);
+    if (plan->parts.count == 0) 
+        echi_parts_make(&wishes->layers, plan->separated, plan->codec, ECHI_PART_SLICE, ECHI_PART_MERGED, &plan->parts);
 }

@@ -25,8 +25,8 @@ struct echi_strand {
     struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
     uint64_t head;                                /* samples in the head's weights that it came from */
     double loss; uint32_t correct;
-    int next_layer;                               /* the layer whose gradient travels next, from the last down */
-    bool ready[256];                              /* gradients that are there and wait for the layers above them */
+    int next_part;                                /* the part whose gradient travels next, from the last down */
+    bool ready[ECHI_UNITS_MAX];                   /* by layer: gradients that are there */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
     uint32_t joined;                              /* as in the worker, when the step began */
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
@@ -39,7 +39,7 @@ struct echi_strand {
 struct echi_delta {
     struct echi_lease lease;
     bool held;                                    /* of a round whose weights have not come: it waits for them */
-    int sending;                                  /* layers on their way out */
+    int sending;                                  /* parts on their way out */
     uint64_t seen;                                /* as echi_push.seen */
     double loss; uint32_t correct;
 };
@@ -47,6 +47,7 @@ struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
+    int parts;                                    /* of a push: those of the layers in front of the cut */
     struct echi_strand strand[ECHI_STRANDS];
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
@@ -87,7 +88,7 @@ bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out)
 /* ---- owner of the trunk, or of all layers, for one group ---- */
 struct echi_push {
     struct echi_lease lease;
-    int layers_in;
+    int parts_in;                                 /* so many have come, from the last down */
     bool whole, more;
     double loss, staleness; uint32_t correct;
     uint64_t seen, head;                          /* samples in the weights it was computed on; in the head's behind it */
@@ -103,6 +104,7 @@ struct echi_owner {
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
     int group;
+    int parts;                                    /* of a push: those of the layers in front of the cut */
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
     uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),

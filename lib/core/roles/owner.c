@@ -14,6 +14,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     o->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
     o->group = group;
+    o->parts = echi_parts_before(&setup->plan.parts, setup->cut);
     o->state_sending = -1;
     o->least = UINT32_MAX;
     for (int r = 0; r < setup->plan.world; r++) {
@@ -418,7 +419,7 @@ static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_push *p = &o->push[e->from];
     if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))
         return false;
-    if (p->whole || e->msg->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != l->id)) return false;
+    if (p->whole || e->msg->part != o->parts - 1 - p->parts_in || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
     return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
            (o->round_count == 0 || l->round_size == o->round_push[0].lease.round_size) && !is_in(o, l);
@@ -431,8 +432,8 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
     o->draining = false;   /* a lease after the drain: it was for a checkpoint */
     p->lease = m->lease;
-    p->layers_in++;
-    if (p->layers_in < o->setup->cut) return;
+    p->parts_in++;
+    if (p->parts_in < o->parts) return;
     p->whole = true;
     p->more = m->flag;
     p->head = m->head;

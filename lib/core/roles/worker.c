@@ -13,6 +13,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
+    w->parts = echi_parts_before(&setup->plan.parts, setup->cut);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
@@ -134,7 +135,7 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     s->joined = w->joined;
     w->n_leases--;
     memmove(&w->lease[first], &w->lease[first + 1], (size_t)(w->n_leases - first) * sizeof w->lease[0]);
-    s->next_layer = w->setup->cut - 1;
+    s->next_part = w->parts - 1;
     memset(s->ready, 0, sizeof s->ready);
     s->part = 0;
     forward(w, s, now, out);
@@ -161,26 +162,34 @@ static void tell_times(struct echi_worker *w, uint64_t now, struct echi_msg *m) 
     w->pushed_at = now;
 }
 
-/* Gradients travel from the last layer to the first, so that the owner can post their places in that order. The first
- * layer's goes last and carries the step's loss, so it waits for the end of the step (`done`). */
+/* Is the gradient of every layer there that the next part has parameters of? */
+static bool next_is_ready(const struct echi_worker *w, const struct echi_strand *s) {
+    const struct echi_part *p = &w->setup->plan.parts.part[s->next_part];
+    for (int layer = p->first; layer <= p->last; layer++)
+        if (!s->ready[layer]) return false;
+    return true;
+}
+
+/* Gradients travel from the last part to the first, so that the owner can post their places in that order. The first
+ * part goes last and carries the step's loss, so it waits for the end of the step (`done`). */
 static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out) {
     if (s->abandoned) return;
-    while (s->next_layer >= 0 && s->ready[s->next_layer] && (done || s->next_layer > 0)) {
+    while (s->next_part >= 0 && (done || s->next_part > 0) && next_is_ready(w, s)) {
         struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
         a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
         a->msg.lease = s->lease;
-        a->msg.layer = (uint16_t)s->next_layer;
+        a->msg.part = (uint16_t)s->next_part;
         a->msg.flag = holds_another(w, s);
         if (s->joined == w->joined) w->entered = a->msg.flag;
         a->msg.members = s->joined;
-        if (done && s->next_layer == 0) tell_times(w, (uint64_t)now, &a->msg);
+        if (done && s->next_part == 0) tell_times(w, (uint64_t)now, &a->msg);
         a->msg.version = s->version;
         a->msg.samples = s->samples;
         a->msg.head = s->head;
         a->msg.loss = s->loss;
         a->msg.correct = s->correct;
         s->sending++;
-        s->next_layer--;
+        s->next_part--;
     }
 }
 

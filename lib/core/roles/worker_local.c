@@ -130,14 +130,14 @@ static void begin(struct echi_worker *w, struct echi_actions *out) {
     if (may_close(w)) make_delta(w, free_delta(w), out);
 }
 
-/* As in worker.c the last layer leaves first, and the first one tells the loss. */
+/* As in worker.c the last part leaves first, and the first one tells the loss. */
 static void push(struct echi_worker *w, struct echi_delta *d, struct echi_actions *out) {
     d->held = false;
-    for (int layer = w->setup->cut - 1; layer >= 0; layer--) {
+    for (int part = w->parts - 1; part >= 0; part--) {
         struct echi_action *a = echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
         a->slot = (struct echi_slot){ECHI_SLOT_LOCAL_DELTA, (uint8_t)(d - w->local.delta)};
         a->msg.lease = d->lease;
-        a->msg.layer = (uint16_t)layer;
+        a->msg.part = (uint16_t)part;
         a->msg.flag = w->n_leases > 0 || w->strand[0].phase == ECHI_STRAND_BACKWARD;
         w->entered = a->msg.flag;
         a->msg.version = d->lease.round;

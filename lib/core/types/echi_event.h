@@ -54,7 +54,7 @@ struct echi_event {
 
 enum echi_action_type {
     ECHI_ACTION_SEND,      /* msg to role msg.to_role of node `to`, with the payload in `slot` if its kind carries one */
-    ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot` (PUSH: one for each layer) */
+    ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot` (PUSH: one for each part) */
     ECHI_ACTION_COMPUTE,
     ECHI_ACTION_PLAN,      /* coordinator: send `plan` to all nodes */
     ECHI_ACTION_FAULT,     /* a role refuses the event: status in msg.layer, sentence in msg.text. The driver answers with BROKE where

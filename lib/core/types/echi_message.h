@@ -27,7 +27,7 @@
     X(ACT_GRAD, "activation_grad", 1, 1) /* head -> worker: rows [n][cut_width] */                                      \
     X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
     X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
-    X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
+    X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one part (echi_part.h), the last part first */    \
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
     X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
     X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
@@ -59,6 +59,7 @@ int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
 bool echi_kind_has_body(int kind);      /* bytes of its own follow the two roles: step times, a plan, statistics, a probe */
 bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which the message names */
+bool echi_kind_of_part(int kind);       /* the same of one part */
 /* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
 uint32_t echi_kind_meta_cap(int kind, int world);
 
@@ -94,14 +95,15 @@ struct echi_msg {
                                        WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one; NORM, NORM_ALL:
                                        backward */
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
-    uint16_t layer;                 /* PUSH, NORM, NORM_ALL; END, FAULT: ech_status */
+    uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
+    uint16_t part;                  /* PUSH: the one that it carries, of the plan's table */
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many; PARAMS, ASK: since the run began or was resumed */
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
-    uint64_t compute, exchange;     /* PUSH (of the last layer to leave), APPLIED: ns that the worker computed since its push before,
+    uint64_t compute, exchange;     /* PUSH (of the last part to leave), APPLIED: ns that the worker computed since its push before,
                                        and the rest of that time, in APPLIED without what its owner took to apply and to answer */
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
                                        and each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */

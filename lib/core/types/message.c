@@ -32,7 +32,8 @@ enum {
     F_MEMBERS = 2048,
     F_MARKS = 4096,
     F_NUMBER = 8192,
-    F_TIMES = 16384
+    F_TIMES = 16384,
+    F_PART = 32768
 };
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE | F_MEMBERS,
@@ -51,7 +52,7 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION | F_HEAD,
     [ECHI_KIND_ACT] = F_LEASE,
     [ECHI_KIND_WEIGHTS] = F_FLAG | F_VERSION | F_SAMPLES | F_MEMBERS | F_NUMBER,
-    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
+    [ECHI_KIND_PUSH] = F_LEASE | F_PART | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
     [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MEMBERS | F_MARKS | F_NUMBER,
     [ECHI_KIND_PARAMS] = F_FLAG | F_SAMPLES,
     [ECHI_KIND_STOP] = F_FLAG,
@@ -62,6 +63,7 @@ static const uint16_t fields[ECHI_KINDS] = {
 };
 
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
+bool echi_kind_of_part(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_PART; }
 
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */
 static const uint16_t bodies[ECHI_KINDS] = {
@@ -143,6 +145,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     echi_put8(&w, m->from_role);
     if (f & F_LEASE) echi_lease_put(&w, &m->lease);
     if (f & F_LAYER) echi_put16(&w, m->layer);
+    if (f & F_PART) echi_put16(&w, m->part);
     if (f & F_FLAG) echi_put8(&w, m->flag);
     if (f & F_LOSS) { echi_put_f64(&w, m->loss); echi_put32(&w, m->correct); }
     if (f & F_VERSION) echi_put64(&w, m->version);
@@ -184,6 +187,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     m->from_role = echi_get8(&r);
     if (f & F_LEASE) echi_lease_get(&r, &m->lease);
     if (f & F_LAYER) m->layer = echi_get16(&r);
+    if (f & F_PART) m->part = echi_get16(&r);
     if (f & F_FLAG) m->flag = echi_get8(&r);
     if (f & F_LOSS) { m->loss = echi_get_f64(&r); m->correct = echi_get32(&r); }
     if (f & F_VERSION) m->version = echi_get64(&r);

@@ -103,7 +103,7 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
     send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
 }
 
-static void post_part(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
+static void post_bytes(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
     size_t room;
     uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
     struct ech_error why;
@@ -117,19 +117,19 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     struct echi_msg m = {.kind = a->kind};
     switch (a->slot.kind) {
     case ECHI_SLOT_OWNER_GRADS:
-        for (int layer = n->setup.cut - 1; layer >= 0; layer--) {
-            m.layer = (uint16_t)layer;
+        for (int part = echi_parts_before(&n->setup.plan.parts, n->setup.cut) - 1; part >= 0; part--) {
+            m.part = (uint16_t)part;
             echi_node_extent(n, a->kind, &m, false, &at, &len);
-            post_part(n, a, ECHI_ROLE_OWNER, at, len);
+            post_bytes(n, a, ECHI_ROLE_OWNER, at, len);
         }
         return;
-    case ECHI_SLOT_WORKER_NORM_ALL: return post_part(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));
-    case ECHI_SLOT_OWNER_NORM: return post_part(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));
+    case ECHI_SLOT_WORKER_NORM_ALL: return post_bytes(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));
+    case ECHI_SLOT_OWNER_NORM: return post_bytes(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_plan_room(&n->setup.plan, n->rank); break;
     case ECHI_SLOT_COORD_PARAMS:    /* a part of any kind; put in its place when it is here */
         echi_exec_slot(n->exec, a->slot, &len);
-        return post_part(n, a, ECHI_ROLE_COORDINATOR, 0, len);
+        return post_bytes(n, a, ECHI_ROLE_COORDINATOR, 0, len);
     case ECHI_SLOT_NODE_FINAL: m.flag = ECHI_PARAMS_FINAL; break;
     case ECHI_SLOT_OWNER_MOMENTUM:
     case ECHI_SLOT_HEAD_MOMENTUM: m.flag = ECHI_PARAMS_MOMENTUM; break;
@@ -144,7 +144,7 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
         [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
     };
     echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM, &at, &len);
-    post_part(n, a, (enum echi_role)role[a->slot.kind], at, len);
+    post_bytes(n, a, (enum echi_role)role[a->slot.kind], at, len);
 }
 
 static void send_plan(struct echi_node *n) {

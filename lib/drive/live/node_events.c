@@ -319,7 +319,7 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
     if (!n->role.planned || m->to_role != echi_node_role_of(e->cookie)) return false;
-    if (echi_kind_of_layer(e->kind) && m->layer >= n->job->n_layers) return false;
+    if (!echi_job_knows(n->job, &n->setup.plan, m)) return false;
     size_t at, len;
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
     if (!echi_job_fits(&n->setup.plan, e->kind, e->payload, e->payload_len, len)) return false;

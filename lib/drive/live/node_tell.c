@@ -106,6 +106,13 @@ static void tell_coordinator(struct echi_node *n, struct echi_print *l, int64_t 
 
 static int owner_of(const struct echi_node *n) { return n->setup.plan.owner_of[n->setup.plan.group_of[n->rank]]; }
 
+/* The layers that a part has parameters of. */
+static void add_part(struct echi_print *l, const struct echi_node *n, int part) {
+    const struct echi_part *p = &n->setup.plan.parts.part[part];
+    echi_print(l, "%s", n->job->layer[p->first].name);
+    if (p->last != p->first) echi_print(l, " to %s", n->job->layer[p->last].name);
+}
+
 static void add_strand(struct echi_print *l, const struct echi_node *n, const struct echi_strand *s) {
     switch (s->phase) {
     case ECHI_STRAND_WAITS_WEIGHTS:
@@ -125,7 +132,9 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
     case ECHI_STRAND_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
     case ECHI_STRAND_BACKWARD:
         echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
-        if (s->next_layer >= 0) echi_print(l, ", next to leave is the gradient of %s", n->job->layer[s->next_layer].name);
+        if (s->next_part < 0) break;
+        echi_print(l, ", next to leave is the gradient of ");
+        add_part(l, n, s->next_part);
         break;
     case ECHI_STRAND_WAITS_NORM:
         echi_print(l, "waits for rank %d to say what a batch-norm sums over all workers, behind part %d of %d of lease %u", s->lease.owner,
@@ -174,8 +183,8 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     for (int i = 0; i < o->queued; i++) echi_print(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
     const char *before = "; pushes come in from";
     for (int r = 0; r < n->world; r++) {
-        if (o->push[r].whole || o->push[r].layers_in == 0) continue;
-        echi_print(l, "%s rank %d (%d of %d layers of lease %u)", before, r, o->push[r].layers_in, n->setup.cut, o->push[r].lease.id);
+        if (o->push[r].whole || o->push[r].parts_in == 0) continue;
+        echi_print(l, "%s rank %d (%d of %d parts of lease %u)", before, r, o->push[r].parts_in, o->parts, o->push[r].lease.id);
         before = ",";
     }
     echi_print(l, "; %d sends are out", o->sends);
@@ -306,15 +315,18 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
 
 /* ------------------------------------------------------ what one peer owes */
 
-/* The nearest to a layer comes first: a push that stopped half-way, then what a strand here waits for, then leases. */
+/* The nearest to a part comes first: a push that stopped half-way, then what a strand here waits for, then leases. */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap) {
     const struct echi_push *push = n->role.owner ? &n->role.owner->push[peer] : NULL;
     struct echi_print l = {buf, cap, 0};
     buf[0] = 0;
     const struct echi_coordinator *c = n->role.coordinator;
     if (c && c->phase != ECHI_RUN_TRAINS) echi_print(&l, ", while rank 0 %s", phase_name(c->phase));
-    if (push && push->layers_in > 0 && !push->whole)
-        echi_print(&l, ", while %s of lease %u was to come", n->job->layer[n->setup.cut - 1 - push->layers_in].name, push->lease.id);
+    if (push && push->parts_in > 0 && !push->whole) {
+        echi_print(&l, ", while ");
+        add_part(&l, n, n->role.owner->parts - 1 - push->parts_in);
+        echi_print(&l, " of lease %u was to come", push->lease.id);
+    }
     for (int i = 0; n->role.worker && i < n->setup.plan.strands && l.len == 0; i++) {
         const struct echi_strand *s = &n->role.worker->strand[i];
         const bool weights = s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer;

@@ -32,19 +32,16 @@ struct echi_wire {
 static uint64_t payload_cap(const struct echi_job *job, int kind) {
     const uint64_t width = job->cut_width, most = 1u << 20; /* samples of a step: a plan has no more, a lease not more than the data */
     const uint64_t rows = job->train_samples < most ? job->train_samples : most;
-    size_t layer = 0;
+    const uint64_t integers = job->n_params * sizeof(int64_t), coded = echi_coded_most(job->n_params);
     switch (kind) {
-    case ECHI_KIND_PUSH:
-        for (int i = 0; i < job->n_layers; i++)
-            if (job->layer[i].count > layer) layer = job->layer[i].count;
-        /* What --deterministic sends, or a codec at most; a float is no larger. */
-        return (uint64_t)layer * sizeof(int64_t) > echi_coded_most(layer) ? (uint64_t)layer * sizeof(int64_t) : echi_coded_most(layer);
+    case ECHI_KIND_PUSH:   /* a plan may have one part: what --deterministic sends of it, or a codec at most; a float is no larger */
+        return integers > coded ? integers : coded;
     case ECHI_KIND_NORM:
     case ECHI_KIND_NORM_ALL: return echi_job_norm_bytes(job);
     case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
     case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
     case ECHI_KIND_WEIGHTS:
-    case ECHI_KIND_STATE: return echi_coded_most(job->n_params);
+    case ECHI_KIND_STATE: return coded;
     case ECHI_KIND_PARAMS: return echi_job_memory_bytes(job, ECHI_OPTIMIZER_ADAM);   /* of a checkpoint's parts the largest */
     default: return echi_kind_has_payload(kind) ? job->n_params * sizeof(echi_real) : 0;
     }

@@ -59,7 +59,7 @@ static struct queue *queue_of(struct run *x, int from, int to, int kind) {
 static bool extent(const struct run *x, const struct node *n, const struct echi_msg *m, struct echi_slot slot, size_t *at, size_t *len,
                    uint8_t **out_base) {
     size_t room = 0;
-    if (echi_kind_of_layer(m->kind) && m->layer >= x->job->n_layers) return false;
+    if (!echi_job_knows(x->job, &n->setup.plan, m)) return false;
     echi_job_extent(x->job, &n->setup.plan, m->kind, m, m->to_role == ECHI_ROLE_HEAD || m->from_role == ECHI_ROLE_HEAD, at, len);
     *out_base = echi_exec_slot(n->exec, slot, &room);
     return *out_base && *at <= room && *len <= room - *at;

@@ -132,7 +132,8 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
         return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, 0, a->slot), 1);
     case ECHI_ACTION_POST:
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to receive into", false;
-        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), a->kind == ECHI_KIND_PUSH ? s->setup.cut : 1);
+        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), 
+                   a->kind == ECHI_KIND_PUSH ? echi_parts_before(&s->setup.plan.parts, s->setup.cut) : 1);
     case ECHI_ACTION_COMPUTE:
         if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
         return owe(s, owed_task(&a->task), 1);

@@ -54,6 +54,7 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
     echi_print(l, "%s", echi_kind_name(m->kind));
     add_lease(l, &m->lease);
     if (echi_kind_of_layer(m->kind)) echi_print(l, ", layer %d", m->layer);
+    if (echi_kind_of_part(m->kind)) echi_print(l, ", part %d", m->part);
     if (m->version) echi_print(l, ", version %llu", (unsigned long long)m->version);
     if (m->samples) echi_print(l, ", %llu samples", (unsigned long long)m->samples);
     if (m->flag) echi_print(l, ", flag %d", m->flag);

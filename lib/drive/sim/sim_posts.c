@@ -111,7 +111,7 @@ void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
     const uint32_t id = echi_records_take(&s->posts);
     if (!c || id == ECHI_NOTHING) return echi_sim_no_memory(s);
     *(struct echi_post *)echi_records_at(&s->posts, id) = (struct echi_post){.next = ECHI_NOTHING, .slot = a->slot, .at = echi_sim_now(s),
-        .left = a->slot.kind == ECHI_SLOT_OWNER_GRADS ? (uint32_t)setup->cut : 1};
+        .left = a->slot.kind == ECHI_SLOT_OWNER_GRADS ? (uint32_t)echi_parts_before(&setup->plan.parts, setup->cut) : 1};
     if (c->post_first == ECHI_NOTHING) c->post_first = id;
     else ((struct echi_post *)echi_records_at(&s->posts, c->post_last))->next = id;
     c->post_last = id;
