@@ -223,9 +223,9 @@ $(B)/%.o: %.c $(B)/flags
 	@$(if $(Q),echo '  CC    $<')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter $@,$(OBJ)),$(STACK_WARN)) $(call inc,$<) -MMD -MP -c -o $@ $<
 # Unrolled kernels parse nothing, and clang takes minutes to watch all of their steps, as gcc does for more than their addresses.
-# Beyond 300 accesses in a function gcc calls what looks at an address instead of writing it out: a third of the time to compile.
+# Beyond 50 accesses in a function gcc calls what looks at an address instead of writing it out: a third of the time to compile.
 KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstring undefined,$(SAN)),-fno-sanitize=undefined) \
-    $(if $(findstring address,$(SAN)),$(if $(findstring clang,$(CC)),,--param asan-instrumentation-with-call-threshold=300)))
+    $(if $(findstring address,$(SAN)),$(if $(findstring clang,$(CC)),,--param asan-instrumentation-with-call-threshold=50)))
 define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)

@@ -256,7 +256,7 @@ struct ech_config {
     int local_world;              /* nodes on this machine, among which its processors are divided; 0 (default): all nodes where they
                                      meet at a loopback address, else this one alone */
     char launcher[8];             /* "auto" (default) or "off": whether ech_config_from_env asks the program's launcher */
-    /* Seconds, about, for which this node measures its steps before the run, 0.01 to 60 (default 0.4). Shorter: the run begins sooner and
+    /* Seconds, about, for which this node measures its steps before the run, 0.001 to 60 (default 0.4). Shorter: the run begins sooner and
      * the plan goes by noisier times. Longer: where a control group deals the processor out in periods of more than 100 ms. */
     double measure;
 };

@@ -173,7 +173,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "nodes of the run on this machine, which share its processors; auto: all if they meet at a loopback address, else 1")    \
     X(launcher, "launcher", "WHEN", "auto", TEXT, 0, 0, no_word, launcher_fits,                                                \
       "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")       \
-    X(measure, "measure", "SECONDS", "0.4", REAL, 0.01, 60, no_word, NULL,                                                    \
+    X(measure, "measure", "SECONDS", "0.4", REAL, 0.001, 60, no_word, NULL,                                                    \
       "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the cluster tests share; sourced. Each starts nodes of the `echelon` command and says what it expects of them.
 set -u
-export LC_ALL=C ECH_MEASURE=${ECH_MEASURE:-0.02}   # most of the time of a short run is its measuring
+export LC_ALL=C ECH_MEASURE=${ECH_MEASURE:-0.002}   # most of the time of a short run is its measuring
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 echelon=${ECHELON:-$root/build/echelon}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cluster.XXXXXX")
@@ -97,12 +97,12 @@ bars() {
     rm "$1/ten"
 }
 
-# light: from here on `echelon train` trains another $model unless told, if this is built with a sanitizer (and `replay` knows where it is):
-# layers of the same kinds and names with a fiftieth of the arithmetic, which takes ten times as long there, is watched by test/ops, and
-# is not what most scripts are about.
+# light: from here on `echelon train` trains another $model unless told (and `replay` knows where it is): layers of the same kinds and
+# names with a fiftieth of the arithmetic, which is watched by test/ops, and is not what most scripts are about.
+# light_if_watched: if this is built with a sanitizer, where arithmetic takes ten times as long.
 model=lenet5
+light_if_watched() { [ -z "${SAN:-}" ] || light; }
 light() {
-    [ -n "${SAN:-}" ] || return 0
     model=$work/light
     printf '%s\n' 'input 1 28 28' 'conv2d out 2 kernel 5 stride 4 pad 2' relu 'conv2d out 2 kernel 3' relu \
         'fc out 12' relu 'fc out 12' relu 'fc out 10' >"$model"

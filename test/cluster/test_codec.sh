@@ -4,7 +4,7 @@
 # out again bit for bit, what does not go together is refused, and what a loss takes with it is reported.
 # make check only: 60 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 ! under thread || skip "what top-k changes is arithmetic; the threads are those of test_policies.sh, which runs here"
 idx_set "$work/data" 1000 50
 less() { awk "BEGIN { exit !($1 < $2) }"; }
@@ -30,7 +30,7 @@ check "one node sends nothing" [ "$(value push_ratio)" = 1 ]
 
 # --- digits are learnt: four epochs, two of them warm-up, pushes of about a seventh: how many of them
 # fall into the warm-up depends on the speeds of the nodes
-learn=("bsp --shares equal" ssp "gssp --separate off --groups 2")
+learn=("bsp --shares equal" "gssp --separate off --groups 2")
 steps=1500                                   # of a run that loses a node: seconds, so that the loss falls within it
 [ -z "${SAN:-}" ] || learn=()                # the same code as above, for minutes
 ! under thread || steps=300                  # fifty times slower

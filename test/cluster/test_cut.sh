@@ -3,7 +3,7 @@
 # Links that fall silent, without a reset, between nodes that both reach rank 0: the run goes on without the node whose loss it
 # outlives, within the deadline, whoever complains first; nobody else is lost, and the one that is left out says why it was.
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 
 bed=$root/tools/testbed name=c$(($$ % 1000000))
 down() { [ "$BASHPID" != $$ ] || "$bed" --name "$name" down; }

@@ -4,7 +4,7 @@
 # resumed, a node lost, a link measured. `make test` has this; what each kind promises is shown by the script named beside it, in
 # `make check`.
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 bars "$work/data" 32 4
 
 run=(--data "$work/data" --batch 32 --eval-every 0 --progress off --report "$work/report")

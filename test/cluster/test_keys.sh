@@ -3,7 +3,7 @@
 # Keys as a user meets them: runs with one; files that are none; nodes that do not have the same; addresses that
 # need one.
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 good=$work/good
 idx_set "$good" 200 20
 head -c 32 /dev/urandom >"$work/key"

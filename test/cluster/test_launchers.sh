@@ -5,7 +5,7 @@
 # make check only: unit/test_launcher reads the same variables
 # shellcheck source=test/cluster/cluster.bash
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 idx_set "$work/data" 320 20
 train="train --data $work/data --model $model --steps 4 --batch 32 --eval-every 0 --progress off"
 daemons=() host=$(uname -n)

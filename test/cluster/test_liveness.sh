@@ -4,7 +4,7 @@
 # that hangs. A second SIGTERM ends at once.
 # make check only: it stops nodes for half a minute; unit/test_silence has the rule.
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 
 idx_set "$work/data" 2000 100
 endless=(--data "$work/data" --epochs 100000 --eval-every 0)

@@ -6,7 +6,7 @@
 # may slow any node.
 # make check only: it waits for nodes that are slow on purpose; test_sim regroups, too.
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 idx_set "$work/data" 1000 50
 
 # Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has

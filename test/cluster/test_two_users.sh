@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Nodes of two users on one machine: without a key each side refuses a node of the other user, and the run goes on with the right one.
 . "$(dirname "$0")/cluster.bash"
-light
+light_if_watched
 [ "$(id -u)" = 0 ] || skip "needs root, to start nodes as another user"
 grep -qsE '^[0-9a-f]+ +4 ' /proc/net/netlink || skip "this system has no sock_diag: nodes cannot tell users apart"
 as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
