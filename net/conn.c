@@ -74,7 +74,7 @@ void echi_conn_put(struct echi_net *net, struct echi_conn *conn, enum echi_frame
         echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_PEER_LOST, .text = "does not read what it is sent"});
         return;
     }
-    struct echi_frame frame = {.type = (uint8_t)type, .epoch = net->epoch, .meta_len = (uint32_t)len};
+    struct echi_frame frame = {.type = (uint8_t)type, .epoch = net->epoch, .meta_len = (uint16_t)len};
     uint8_t *header = conn->outbox + conn->out_len;
     echi_frame_store(&frame, header);
     if (len) memcpy(header + ECHI_FRAME_HEADER, body, len);

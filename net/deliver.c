@@ -46,6 +46,7 @@ void echi_event_collect(struct echi_net *net) {
         if (!m->next) net->sent_end = &net->sent_first;
         struct echi_net_event *event = echi_event_add(net, ECHI_NET_SENT, m->peer);
         event->kind = m->kind;
+        event->name = m->name;
         event->payload_len = (size_t)m->len;
         event->cookie = m->cookie;
         echi_pool_give(&net->messages, m);
@@ -61,9 +62,11 @@ void echi_event_collect(struct echi_net *net) {
     }
 }
 
-static struct echi_net_event *add_message(struct echi_net *net, int rank, int kind, const uint8_t *meta, size_t meta_len) {
+static struct echi_net_event *add_message(struct echi_net *net, int rank, const struct echi_frame *frame, const uint8_t *meta,
+                                          size_t meta_len) {
     struct echi_net_event *event = echi_event_add(net, ECHI_NET_MESSAGE, rank);
-    event->kind = kind;
+    event->kind = frame->kind;
+    event->name = frame->name;
     event->meta_len = meta_len;
     if (meta_len) memcpy(net->event_metas + (event->meta - net->event_metas), meta, meta_len);
     return event;
@@ -73,7 +76,7 @@ static struct echi_net_event *add_message(struct echi_net *net, int rank, int ki
 static ech_status begin_payload(struct echi_inlet *inlet, const struct echi_net_kind *kind, const struct echi_receive *r,
                                 struct ech_error *err) {
     const struct echi_frame *f = &r->frame;
-    if (inlet->open) return echi_fail(err, ECH_E_FORMAT, "net.read", "began a '%s' within another", kind->name);
+    if (inlet->open) return echi_fail(err, ECH_E_FORMAT, "net.read", "began a '%s' within another of its name", kind->name);
     if (!inlet->first) return echi_fail(err, ECH_E_FORMAT, "net.read", "sent a '%s' without a credit", kind->name);
     if (f->total > inlet->first->cap)
         return echi_fail(err, ECH_E_FORMAT, "net.read",
@@ -88,13 +91,17 @@ static ech_status begin_payload(struct echi_inlet *inlet, const struct echi_net_
     return ECH_OK;
 }
 
+static struct echi_inlet *inlet_of(struct echi_net *net, int rank, const struct echi_frame *frame) {
+    return &net->peers[rank].inlets[echi_queue_lane(&net->peers[rank].queue, frame->kind, frame->name)];
+}
+
 static ech_status deliver_data(struct echi_net *net, int rank, struct echi_receive *r, struct ech_error *err) {
     const struct echi_frame *f = &r->frame;
     const struct echi_net_kind *kind = &net->kinds[f->kind];
-    struct echi_inlet *inlet = &net->peers[rank].inlets[f->kind];
+    struct echi_inlet *inlet = inlet_of(net, rank, f);
     if (f->total == 0) {
-        if (inlet->open) return echi_fail(err, ECH_E_FORMAT, "net.read", "began a '%s' within another", kind->name);
-        add_message(net, rank, f->kind, r->meta, f->meta_len);
+        if (inlet->open) return echi_fail(err, ECH_E_FORMAT, "net.read", "began a '%s' within another of its name", kind->name);
+        add_message(net, rank, f, r->meta, f->meta_len);
         return ECH_OK;
     }
     if (f->offset == 0) ECHI_TRY(begin_payload(inlet, kind, r, err));
@@ -105,15 +112,15 @@ static ech_status deliver_data(struct echi_net *net, int rank, struct echi_recei
 }
 
 void echi_deliver_chunk(struct echi_net *net, int rank, const struct echi_frame *frame) {
-    struct echi_inlet *inlet = &net->peers[rank].inlets[frame->kind];
+    struct echi_inlet *inlet = inlet_of(net, rank, frame);
     inlet->got += frame->chunk_len;
     if (inlet->got < inlet->total) return;
     struct echi_post *post = inlet->first;
     inlet->first = post->next;
     inlet->posts--;
     inlet->open = false;
-    echi_queue_used(&net->peers[rank].queue, frame->kind);
-    struct echi_net_event *event = add_message(net, rank, frame->kind, inlet->meta, inlet->meta_len);
+    echi_queue_used(&net->peers[rank].queue, frame->kind, frame->name);
+    struct echi_net_event *event = add_message(net, rank, frame, inlet->meta, inlet->meta_len);
     event->payload = post->buffer;
     event->payload_len = (size_t)inlet->total;
     event->cookie = post->cookie;
@@ -122,7 +129,7 @@ void echi_deliver_chunk(struct echi_net *net, int rank, const struct echi_frame 
 
 ech_status echi_deliver_frame(struct echi_net *net, int rank, struct echi_receive *r, struct ech_error *err) {
     if (r->frame.type == ECHI_FRAME_DATA) return deliver_data(net, rank, r, err);
-    if (!echi_queue_granted(&net->peers[rank].queue, r->frame.kind, (uint32_t)r->frame.total))
+    if (!echi_queue_granted(&net->peers[rank].queue, r->frame.kind, r->frame.name, (int)r->frame.offset + 1, (uint32_t)r->frame.total))
         return echi_fail(err, ECH_E_FORMAT, "net.read", "granted more than %u credits", ECHI_NET_CREDITS_MAX);
     return ECH_OK;
 }
@@ -138,13 +145,14 @@ void echi_peer_lose(struct echi_net *net, int rank, bool orderly, const char *wh
     peer->conn = NULL;
     echi_conn_close(net, conn);
     echi_event_sent(net, echi_queue_clear(&peer->queue));
-    for (int k = 0; k < net->n_kinds; k++) {
-        while (peer->inlets[k].first) {
-            struct echi_post *post = peer->inlets[k].first;
-            peer->inlets[k].first = post->next;
+    for (int i = 0; i < peer->queue.n_lanes; i++) {
+        struct echi_inlet *inlet = &peer->inlets[i];
+        while (inlet->first) {
+            struct echi_post *post = inlet->first;
+            inlet->first = post->next;
             echi_pool_give(&net->posts, post);
         }
-        peer->inlets[k].posts = 0;
-        peer->inlets[k].open = false;
+        inlet->posts = 0;
+        inlet->open = false;
     }
 }

@@ -7,14 +7,14 @@
 
 /* Offsets of the header, all little-endian. Magic and version keep their places in every protocol to come.
  *    0 magic "ECHN"    4 version u8    5 type u8      6 kind u8      7 flags u8, 0
- *    8 epoch u32      12 message u32  16 meta_len u32               20 chunk_len u32
+ *    8 epoch u32      12 message u32  16 meta_len u16 18 name u16   20 chunk_len u32
  *   24 offset u64     32 total u64    40 authenticator, 16 bytes: 0, or the tag over all the rest of the frame
  * WIRE.md tells it byte by byte. */
 #define ECHI_FRAME_HEADER 56u
 #define ECHI_FRAME_SEALED 40u      /* of the header, these are under the seal; the authenticator is the seal */
 #define ECHI_FRAME_BODY_CAP 4096u  /* body of net's own frames; each type has its own, at most this */
 #define ECHI_FRAME_EPOCH 1u        /* the first membership */
-#define ECHI_NET_CREDITS_MAX 1024u /* per (peer, kind) */
+#define ECHI_NET_CREDITS_MAX 1024u /* per (peer, kind, name) */
 #define ECHI_NET_META_MAX 4096u
 
 enum echi_frame_type {
@@ -24,7 +24,7 @@ enum echi_frame_type {
     ECHI_FRAME_CONNECTED, /* to rank 0: I have a link to every node */
     ECHI_FRAME_READY,     /* rank 0 to all: every node has */
     ECHI_FRAME_DATA,      /* one chunk of a message; meta comes with the first */
-    ECHI_FRAME_CREDIT,    /* `total` more payloads of `kind` may come */
+    ECHI_FRAME_CREDIT,    /* `total` more payloads of `kind` may come, of each name from `name` to `name` + `offset` */
     ECHI_FRAME_GOODBYE,   /* nothing follows */
     ECHI_FRAME_CHALLENGE, /* body: a nonce; a keyed listener's answer to a hello */
     ECHI_FRAME_PROOF,     /* body: what only those can make who know the key */
@@ -35,7 +35,8 @@ struct echi_frame {
     uint8_t type, kind;
     uint32_t epoch;   /* the membership into which the sender was admitted; from 1 */
     uint32_t message; /* number of the message between these two nodes */
-    uint32_t meta_len, chunk_len;
+    uint16_t meta_len, name;
+    uint32_t chunk_len;
     uint64_t offset, total; /* of the chunk in the payload; of the payload */
 };
 

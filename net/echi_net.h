@@ -6,9 +6,11 @@
  * Threads: all calls come from one thread (the I/O thread), but echi_net_wake, which may come from any. Nothing
  * blocks but echi_net_poll, which waits at most until its deadline.
  *
- * A message is a kind, a small `meta` (at most the kind's meta_cap bytes, copied) and a payload (at most payload_cap).
- * Kinds with payload_cap 0 are control: they need no credit. A payload travels only into a buffer that its receiver
- * has posted for (peer, kind): posting grants one credit. A sender's message without a credit waits in its queue. */
+ * A message is a kind, a name, a priority, a small `meta` (at most the kind's meta_cap bytes, copied) and a payload (at
+ * most payload_cap). Kinds with payload_cap 0 are control: they need no credit. A payload travels only into a buffer that
+ * its receiver has posted for (peer, kind, name): posting grants one credit for this name. A sender's message without a
+ * credit waits in its queue, and holds up none of another kind or name. Messages of one kind and name arrive in order;
+ * all others may overtake each other, the most urgent first. */
 #ifndef ECHI_NET_H
 #define ECHI_NET_H
 #include "ech_status.h"
@@ -20,17 +22,30 @@
 #define ECHI_NET_WORLD_MAX 64
 #define ECHI_NET_KINDS_MAX 64
 #define ECHI_NET_CHUNK 65536u       /* bytes of payload in one frame at most */
-#define ECHI_NET_PROTOCOL 3u        /* raised when a frame changes, or how messages are written */
+#define ECHI_NET_NAMES_MAX 256      /* names of one kind */
+#define ECHI_NET_PROTOCOL 4u        /* raised when a frame changes, or how messages are written */
 #define ECHI_NET_KEY_LEAST 16       /* bytes of a key */
 #define ECHI_NET_KEY_MOST 4096
 
 struct echi_net_kind {
     const char *name;
-    uint8_t priority;               /* 0 most urgent; decides chunk by chunk */
     uint32_t meta_cap;              /* bytes, at most 4096 */
     uint64_t payload_cap;           /* bytes, at most; 0: control */
     float tolerance;                /* part of the payload that may be lost; 0 on every transport that exists yet */
     uint64_t payload_least;         /* bytes, at least; 0: a message of this kind may come without a payload */
+    uint16_t names;                 /* its messages have the names 0 .. names - 1, at most ECHI_NET_NAMES_MAX; 0: as 1 */
+};
+static inline int echi_net_names(const struct echi_net_kind *kind) { return kind->names ? kind->names : 1; }
+
+/* What is sent. */
+struct echi_net_message {
+    int kind;
+    uint16_t name;                  /* whose buffer it is for */
+    uint16_t priority;              /* 0 most urgent; decides chunk by chunk, among equals the older message. Overtakes none of its
+                                       own kind and name */
+    const void *meta; size_t meta_len;         /* copied */
+    const void *payload; size_t payload_len;   /* net's until SENT, which comes only where payload_len is not 0 */
+    uint64_t cookie;
 };
 
 /* A value that all nodes must share, compared at hello; a difference is refused with both sides' values. */
@@ -75,7 +90,7 @@ enum echi_net_event_type {
 };
 struct echi_net_event {
     enum echi_net_event_type type;
-    int peer, kind;
+    int peer, kind, name;
     const uint8_t *meta; size_t meta_len;         /* valid until the next poll */
     void *payload; size_t payload_len; uint64_t cookie;
     bool orderly;
@@ -99,12 +114,13 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
 /* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
 void echi_net_wake(struct echi_net *net);
 
-/* Grants one credit: the next payload of `kind` from `peer` goes to buffer[0..cap). Belongs to net until its MESSAGE. */
-ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
-/* Queues a message. meta is copied; payload belongs to net until SENT (no SENT when payload_len is 0). Fails with
- * ECH_E_PEER_LOST when the peer is gone, ECH_E_MEMORY when the peer's queue is full (bound: 1,024 messages). */
-ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                         size_t payload_len, uint64_t cookie, struct ech_error *err);
+/* Grants one credit: the next payload of `kind` and `name` from `peer` goes to buffer[0..cap). Belongs to net until its
+ * MESSAGE. Of those posted for one name the first is used first. */
+ech_status echi_net_post(struct echi_net *net, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
+                         struct ech_error *err);
+/* Queues a message. Fails with ECH_E_PEER_LOST when the peer is gone, ECH_E_MEMORY when the peer's queue is full (bound:
+ * 1,024 messages). */
+ech_status echi_net_send(struct echi_net *net, int peer, const struct echi_net_message *message, struct ech_error *err);
 
 /* The membership has been raised without `peer` (only the coordinator decides so), whatever it says: the connection is closed, and
  * no message of it that has not been handed out is. Posted buffers are yours again at once, sent ones come back as SENT; LOST
@@ -115,6 +131,6 @@ void echi_net_drop(struct echi_net *net, int peer, const char *why);
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 /* Bytes that have come from `peer` so far, of whole messages or not: who sends is there, however long his message. */
 uint64_t echi_net_bytes_from(const struct echi_net *net, int peer);
-/* How many messages of `kind` wait to be sent to `peer`, and whether it is a credit that the first of them waits for. */
+/* How many messages of `kind` wait to be sent to `peer`, and whether it is credits that all of them wait for. */
 int echi_net_waiting(const struct echi_net *net, int peer, int kind, bool *out_for_credit);
 #endif

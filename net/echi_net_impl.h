@@ -57,12 +57,13 @@ struct echi_post {
     uint64_t cookie;
 };
 
-/* One kind of messages from one peer. */
+/* Messages of one kind and name from one peer. */
 struct echi_inlet {
     struct echi_post *first, *last;
     uint32_t posts;
     bool open; /* a message is under way into *first */
-    uint32_t number, meta_len;
+    uint16_t meta_len;
+    uint32_t number;
     uint64_t got, total;
     uint8_t *meta; /* meta_cap bytes */
 };
@@ -79,7 +80,7 @@ struct echi_peer {
     char address[ECHI_NET_ADDRESS];
     char text[300]; /* why it was lost; before that, why dialling it failed */
     struct echi_queue queue;
-    struct echi_inlet inlets[ECHI_NET_KINDS_MAX];
+    struct echi_inlet *inlets; /* as many as the queue has lanes, and numbered as those */
     uint64_t got; /* bytes, since it is UP */
 };
 
@@ -126,6 +127,7 @@ struct echi_net {
     int first_event, n_events, handed;
     size_t meta_max;
     uint8_t *event_metas, *inlet_metas;
+    struct echi_inlet *inlets; /* of all peers */
     uint64_t sent[ECHI_NET_KINDS_MAX + 1];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What waits to be sent to one peer, and which chunk of it goes next: the most urgent kind first, among equals the
- * oldest message, within a kind in order; a payload only once the peer has granted a credit. Pure: it makes no system
- * call, and it allocates only when a pool is made. */
+ * What waits to be sent to one peer, and which chunk of it goes next: the most urgent message first, among equals the
+ * oldest, within a kind and name in order; a payload only once the peer has granted a credit for its name. Pure: it makes
+ * no system call, and it allocates only when a pool or a queue is made. */
 #ifndef ECHI_QUEUE_H
 #define ECHI_QUEUE_H
 #include "echi_keys.h"
@@ -24,8 +24,9 @@ struct echi_message {
     uint64_t order, cookie;
     const uint8_t *payload;
     uint64_t len, at; /* of the payload; how much of it is in a batch */
-    uint32_t number, meta_len;
+    uint32_t number;
     int peer;
+    uint16_t meta_len, name, priority;
     uint8_t kind;
     uint8_t meta[]; /* room for the largest meta_cap of the table */
 };
@@ -42,6 +43,7 @@ struct echi_batch {
     uint8_t headers[ECHI_BATCH_FRAMES][ECHI_FRAME_HEADER];
 };
 
+/* Messages of one kind and name: in order, and each with a credit of this name. */
 struct echi_lane {
     struct echi_message *first, *last;
     uint32_t credits;    /* that we have */
@@ -49,21 +51,26 @@ struct echi_lane {
 };
 struct echi_queue {
     const struct echi_net_kind *kinds;
-    int n_kinds, count;
-    uint64_t waiting, owing; /* bit per kind: has messages; has credits to tell of */
+    int n_kinds, n_lanes, count;
     uint32_t number;
     uint64_t order;
-    struct echi_lane lanes[ECHI_NET_KINDS_MAX];
+    int first_lane[ECHI_NET_KINDS_MAX]; /* of each kind's lanes, one for each of its names */
+    struct echi_lane *lanes;
+    uint64_t *waiting, *owing; /* sets of lanes: have messages; have credits to tell of */
 };
 
 /* `kinds` is kept by reference. */
-void echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, int n_kinds);
+ech_status echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, int n_kinds, struct ech_error *err);
+void echi_queue_end(struct echi_queue *q); /* of one that is all zero, too. Messages in it are their owner's again */
+/* Lanes are numbered from 0, kind by kind, name by name. */
+static inline int echi_queue_lane(const struct echi_queue *q, int kind, int name) { return q->first_lane[kind] + name; }
 void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* the queue's until it is in batch->done */
-/* The peer granted credits. False when that is more than it may. */
-bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits);
-void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: told in the next batch, or at once if it is the peer's only one */
-void echi_queue_used(struct echi_queue *q, int kind);  /* a message of the peer has taken a credit */
-/* Messages of a kind that wait; whether the first of them waits for a credit. */
+/* The peer granted so many credits for each of `names` names from `name` on. False when that is more than it may. */
+bool echi_queue_granted(struct echi_queue *q, int kind, int name, int names, uint32_t credits);
+/* We grant one: told in the next batch, or at once if it is the peer's only one of this name. */
+void echi_queue_grant(struct echi_queue *q, int kind, int name);
+void echi_queue_used(struct echi_queue *q, int kind, int name); /* a message of the peer has taken a credit */
+/* Messages of a kind that wait; whether all of them wait for credits. */
 int echi_queue_waiting(const struct echi_queue *q, int kind, bool *out_for_credit);
 /* Takes all waiting messages out: a list by `next`, the caller's from now on. */
 struct echi_message *echi_queue_clear(struct echi_queue *q);

@@ -14,7 +14,8 @@ void echi_frame_store(const struct echi_frame *f, uint8_t out[ECHI_FRAME_HEADER]
     out[6] = f->kind;
     echi_store32(out + 8, f->epoch);
     echi_store32(out + 12, f->message);
-    echi_store32(out + 16, f->meta_len);
+    echi_store16(out + 16, f->meta_len);
+    echi_store16(out + 18, f->name);
     echi_store32(out + 20, f->chunk_len);
     echi_store64(out + 24, f->offset);
     echi_store64(out + 32, f->total);
@@ -23,6 +24,7 @@ void echi_frame_store(const struct echi_frame *f, uint8_t out[ECHI_FRAME_HEADER]
 static const char *check_data(const struct echi_frame *f, const struct echi_net_kind *kinds, int n_kinds) {
     if (f->kind >= n_kinds) return "a message of an unknown kind";
     const struct echi_net_kind *kind = &kinds[f->kind];
+    if (f->name >= echi_net_names(kind)) return "a message with a name that its kind does not have";
     if (f->total > kind->payload_cap) return "a payload above the cap of its kind";
     if (f->total < kind->payload_least) return "a message without the payload that its kind has";
     if (f->meta_len > (f->offset == 0 ? kind->meta_cap : 0)) return "a meta above the cap of its kind";
@@ -35,7 +37,9 @@ static const char *check_data(const struct echi_frame *f, const struct echi_net_
 static const char *check_credit(const struct echi_frame *f, const struct echi_net_kind *kinds, int n_kinds) {
     if (f->kind >= n_kinds || kinds[f->kind].payload_cap == 0) return "a credit for a kind that takes none";
     if (f->total == 0 || f->total > ECHI_NET_CREDITS_MAX) return "a credit out of range";
-    if (f->meta_len || f->chunk_len || f->offset || f->message) return "a credit with more than a count";
+    const uint64_t names = (uint64_t)echi_net_names(&kinds[f->kind]);
+    if (f->name >= names || f->offset >= names - f->name) return "a credit for names that its kind does not have";
+    if (f->meta_len || f->chunk_len || f->message) return "a credit with more than names and a count";
     return NULL;
 }
 
@@ -49,7 +53,7 @@ static const char *check_own(const struct echi_frame *f) {
     if (f->type < ECHI_FRAME_HELLO || f->type >= ECHI_FRAME_TYPES) return "a frame of an unknown type";
     const uint32_t exact = body_is_fixed(f->type) ? body_caps[f->type] : f->meta_len;
     if (f->meta_len > body_caps[f->type] || f->meta_len != exact) return "a frame body of a wrong length";
-    if (f->kind || f->chunk_len || f->offset || f->total || f->message) return "a frame with fields that it must not have";
+    if (f->kind || f->name || f->chunk_len || f->offset || f->total || f->message) return "a frame with fields that it must not have";
     return NULL;
 }
 
@@ -65,7 +69,8 @@ ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct ech
                                .kind = in[6],
                                .epoch = echi_load32(in + 8),
                                .message = echi_load32(in + 12),
-                               .meta_len = echi_load32(in + 16),
+                               .meta_len = echi_load16(in + 16),
+                               .name = echi_load16(in + 18),
                                .chunk_len = echi_load32(in + 20),
                                .offset = echi_load64(in + 24),
                                .total = echi_load64(in + 32)};

@@ -19,7 +19,7 @@ static void note(struct echi_conn *conn, const struct echi_frame *frame, const u
 }
 
 static void note_own(struct echi_net *net, struct echi_conn *conn, enum echi_frame_type type, const uint8_t *body, size_t len) {
-    note(conn, &(struct echi_frame){.type = (uint8_t)type, .epoch = net->epoch, .meta_len = (uint32_t)len}, body);
+    note(conn, &(struct echi_frame){.type = (uint8_t)type, .epoch = net->epoch, .meta_len = (uint16_t)len}, body);
 }
 
 static void say_hello(struct echi_net *net, struct echi_conn *conn) {

@@ -12,11 +12,11 @@ static void hash_kinds(const struct echi_net_kind *kinds, int n_kinds, char hex[
     struct echi_sha256 sha;
     echi_sha256_begin(&sha);
     for (int i = 0; i < n_kinds; i++) {
-        uint8_t fixed[17];
+        uint8_t fixed[18];
         uint32_t tolerance;
         memcpy(&tolerance, &kinds[i].tolerance, sizeof tolerance);
         struct echi_writer w = echi_writer_over(fixed, sizeof fixed);
-        echi_put8(&w, kinds[i].priority);
+        echi_put16(&w, (uint16_t)echi_net_names(&kinds[i]));
         echi_put32(&w, kinds[i].meta_cap);
         echi_put64(&w, kinds[i].payload_cap);
         echi_put32(&w, tolerance);

@@ -20,12 +20,11 @@ static ech_status check_kinds(const struct echi_net_config *config, struct ech_e
     for (int i = 0; i < config->n_kinds; i++) {
         const struct echi_net_kind *kind = &config->kinds[i];
         if (!kind->name || kind->meta_cap > ECHI_NET_META_MAX || kind->payload_cap > SIZE_MAX ||
-            kind->payload_least > kind->payload_cap || !(kind->tolerance == 0.0f))
+            kind->payload_least > kind->payload_cap || !(kind->tolerance == 0.0f) || kind->names > ECHI_NET_NAMES_MAX)
             return echi_fail(err, ECH_E_ARGUMENT, "net.open",
                              "kind %d of message: it needs a name, a meta_cap of at most %u, a payload_least up to its "
-                             "payload_cap, and tolerance 0 "
-                             "until a transport may lose bytes",
-                             i, ECHI_NET_META_MAX);
+                             "payload_cap, tolerance 0 until a transport may lose bytes, and at most %d names for its messages",
+                             i, ECHI_NET_META_MAX, ECHI_NET_NAMES_MAX);
     }
     return ECH_OK;
 }
@@ -55,9 +54,11 @@ static ech_status check_config(const struct echi_net_config *config, struct ech_
 }
 
 static ech_status make_tables(struct echi_net *net, struct ech_error *err) {
-    size_t peers = (size_t)net->world, inlet_bytes = 0;
+    size_t peers = (size_t)net->world, inlet_bytes = 0, inlets = 0;
     for (int k = 0; k < net->n_kinds; k++) {
-        inlet_bytes += net->kinds[k].meta_cap;
+        const size_t names = (size_t)echi_net_names(&net->kinds[k]);
+        inlets += names;
+        inlet_bytes += names * net->kinds[k].meta_cap;
         if (net->kinds[k].meta_cap > net->meta_max) net->meta_max = net->kinds[k].meta_cap;
     }
     /* One connection for each peer, one more while an old one dies, and the strangers. */
@@ -65,17 +66,19 @@ static ech_status make_tables(struct echi_net *net, struct ech_error *err) {
     net->n_conns = net->world == 1 ? 0 : 2 * (net->world - 1) + ECHI_NET_STRANGERS;
     net->peers = calloc(peers, sizeof *net->peers);
     net->conns = calloc((size_t)net->n_conns + 1, sizeof *net->conns);
+    net->inlets = calloc(peers * inlets, sizeof *net->inlets);
     net->inlet_metas = calloc(peers, inlet_bytes + 1);
     net->event_metas = calloc(ECHI_NET_EVENTS, net->meta_max + 1);
-    if (!net->peers || !net->conns || !net->inlet_metas || !net->event_metas)
+    if (!net->peers || !net->conns || !net->inlets || !net->inlet_metas || !net->event_metas)
         return echi_fail_memory(err, "net.open", "the tables of peers");
     uint8_t *meta = net->inlet_metas;
     for (int i = 0; i < net->world; i++) {
-        echi_queue_begin(&net->peers[i].queue, net->kinds, net->n_kinds);
-        for (int k = 0; k < net->n_kinds; k++) {
-            net->peers[i].inlets[k].meta = meta;
-            meta += net->kinds[k].meta_cap;
-        }
+        struct echi_peer *peer = &net->peers[i];
+        ECHI_TRY(echi_queue_begin(&peer->queue, net->kinds, net->n_kinds, err));
+        peer->inlets = net->inlets + (size_t)i * inlets;
+        for (int k = 0; k < net->n_kinds; k++)
+            for (int name = 0; name < echi_net_names(&net->kinds[k]); name++, meta += net->kinds[k].meta_cap)
+                peer->inlets[echi_queue_lane(&peer->queue, k, name)].meta = meta;
     }
     ECHI_TRY(echi_pool_create(&net->posts, sizeof(struct echi_post), ECHI_NET_CREDITS_MAX * (peers - 1), "posted buffers", err));
     return echi_pool_create(&net->messages, sizeof(struct echi_message) + net->meta_max,
@@ -100,8 +103,10 @@ static void destroy(struct echi_net *net) {
     echi_net_hub_destroy(net->own_hub);
     echi_pool_destroy(&net->messages);
     echi_pool_destroy(&net->posts);
+    for (int i = 0; i < net->world && net->peers; i++) echi_queue_end(&net->peers[i].queue);
     free(net->event_metas);
     free(net->inlet_metas);
+    free(net->inlets);
     free(net->conns);
     free(net->peers);
     echi_secret_wipe(net->root, sizeof net->root);
@@ -238,26 +243,29 @@ void echi_net_wake(struct echi_net *net) {
 
 /* --- post and send --- */
 
-static ech_status check_target(const struct echi_net *net, int peer, int kind, const char *operation, struct ech_error *err) {
+static ech_status check_target(const struct echi_net *net, int peer, int kind, int name, const char *operation, struct ech_error *err) {
     if (peer < 0 || peer >= net->world || peer == net->rank)
         return echi_fail_at(err, ECH_E_ARGUMENT, operation, peer, NULL, "rank %d is no peer of rank %d in a world of %d", peer,
                             net->rank, net->world);
     if (kind < 0 || kind >= net->n_kinds)
         return echi_fail_at(err, ECH_E_ARGUMENT, operation, peer, NULL, "kind %d of message: there are %d", kind, net->n_kinds);
+    if (name < 0 || name >= echi_net_names(&net->kinds[kind]))
+        return echi_fail_at(err, ECH_E_ARGUMENT, operation, peer, NULL, "a '%s' named %d: it has the names 0 to %d", net->kinds[kind].name,
+                            name, echi_net_names(&net->kinds[kind]) - 1);
     if (net->peers[peer].state == ECHI_PEER_LOST)
         return echi_fail_at(err, ECH_E_PEER_LOST, operation, peer, NULL, "%s", net->peers[peer].text);
     return ECH_OK;
 }
 
-ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
+ech_status echi_net_post(struct echi_net *net, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                          struct ech_error *err) {
-    ECHI_TRY(check_target(net, peer, kind, "net.post", err));
+    ECHI_TRY(check_target(net, peer, kind, name, "net.post", err));
     if (net->kinds[kind].payload_cap == 0 || !buffer || cap == 0)
         return echi_fail_at(err, ECH_E_ARGUMENT, "net.post", peer, NULL,
                             "a buffer of %zu bytes for '%s', which has payloads of at most "
                             "%llu",
                             cap, net->kinds[kind].name, (unsigned long long)net->kinds[kind].payload_cap);
-    struct echi_inlet *inlet = &net->peers[peer].inlets[kind];
+    struct echi_inlet *inlet = &net->peers[peer].inlets[echi_queue_lane(&net->peers[peer].queue, kind, name)];
     struct echi_post *post = inlet->posts < ECHI_NET_CREDITS_MAX ? echi_pool_take(&net->posts) : NULL;
     if (!post)
         return echi_fail_at(err, ECH_E_MEMORY, "net.post", peer, NULL,
@@ -270,16 +278,16 @@ ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer,
         inlet->first = post;
     inlet->last = post;
     inlet->posts++;
-    echi_queue_grant(&net->peers[peer].queue, kind);
+    echi_queue_grant(&net->peers[peer].queue, kind, name);
     return ECH_OK;
 }
 
-ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                         size_t payload_len, uint64_t cookie, struct ech_error *err) {
-    ECHI_TRY(check_target(net, peer, kind, "net.send", err));
-    const struct echi_net_kind *k = &net->kinds[kind];
-    if (meta_len > k->meta_cap || payload_len > k->payload_cap || payload_len < k->payload_least || (meta_len && !meta) ||
-        (payload_len && !payload))
+ech_status echi_net_send(struct echi_net *net, int peer, const struct echi_net_message *message, struct ech_error *err) {
+    ECHI_TRY(check_target(net, peer, message->kind, message->name, "net.send", err));
+    const struct echi_net_kind *k = &net->kinds[message->kind];
+    const size_t meta_len = message->meta_len, payload_len = message->payload_len;
+    if (meta_len > k->meta_cap || payload_len > k->payload_cap || payload_len < k->payload_least || (meta_len && !message->meta) ||
+        (payload_len && !message->payload))
         return echi_fail_at(err, ECH_E_ARGUMENT, "net.send", peer, NULL, "'%s' of %zu + %zu bytes: it may have %u + %llu to %llu",
                             k->name, meta_len, payload_len, k->meta_cap, (unsigned long long)k->payload_least,
                             (unsigned long long)k->payload_cap);
@@ -291,12 +299,14 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
                             "slowly or has granted no credits",
                             queue->count, peer, k->name);
     m->peer = peer;
-    m->kind = (uint8_t)kind;
-    m->cookie = cookie;
-    m->payload = payload;
+    m->kind = (uint8_t)message->kind;
+    m->name = message->name;
+    m->priority = message->priority;
+    m->cookie = message->cookie;
+    m->payload = message->payload;
     m->len = payload_len;
-    m->meta_len = (uint32_t)meta_len;
-    if (meta_len) memcpy(m->meta, meta, meta_len);
+    m->meta_len = (uint16_t)meta_len;
+    if (meta_len) memcpy(m->meta, message->meta, meta_len);
     echi_queue_push(queue, m);
     return ECH_OK;
 }
@@ -327,7 +337,7 @@ static int part(struct echi_net *net) {
         struct echi_conn *conn = net->peers[i].conn;
         if (!conn || conn->mute) continue;
         left++;
-        if (conn->finished || conn->in_batch || net->peers[i].queue.waiting) continue;
+        if (conn->finished || conn->in_batch || net->peers[i].queue.count > 0) continue;
         if (!conn->parting) {
             conn->parting = true;
             echi_conn_put(net, conn, ECHI_FRAME_GOODBYE, NULL, 0);

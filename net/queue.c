@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Send queues: order, priority, credits. */
 #include "echi_queue.h"
+#include "echi_bits.h"
 #include "echi_checked.h"
 #include "echi_error.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-_Static_assert(ECHI_NET_KINDS_MAX <= 64, "waiting and owing have a bit for each kind");
-
-static uint64_t bit_of(int kind) { return UINT64_C(1) << kind; }
 
 ech_status echi_pool_create(struct echi_pool *pool, size_t slot, size_t count, const char *what, struct ech_error *err) {
     const size_t align = sizeof(max_align_t);
@@ -37,14 +34,28 @@ void echi_pool_give(struct echi_pool *pool, void *slot) {
     pool->free = slot;
 }
 
-void echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, int n_kinds) {
-    memset(q, 0, sizeof *q);
-    q->kinds = kinds;
-    q->n_kinds = n_kinds;
+ech_status echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, int n_kinds, struct ech_error *err) {
+    *q = (struct echi_queue){.kinds = kinds, .n_kinds = n_kinds};
+    for (int k = 0; k < n_kinds; k++) {
+        q->first_lane[k] = q->n_lanes;
+        q->n_lanes += echi_net_names(&kinds[k]);
+    }
+    q->lanes = calloc((size_t)q->n_lanes, sizeof *q->lanes);
+    q->waiting = calloc(ECHI_BITS_WORDS(q->n_lanes), sizeof *q->waiting);
+    q->owing = calloc(ECHI_BITS_WORDS(q->n_lanes), sizeof *q->owing);
+    return q->lanes && q->waiting && q->owing ? ECH_OK : echi_fail_memory(err, "net.open", "queues of messages");
+}
+
+void echi_queue_end(struct echi_queue *q) {
+    free(q->lanes);
+    free(q->waiting);
+    free(q->owing);
+    *q = (struct echi_queue){.kinds = NULL};
 }
 
 void echi_queue_push(struct echi_queue *q, struct echi_message *m) {
-    struct echi_lane *lane = &q->lanes[m->kind];
+    const int at = echi_queue_lane(q, m->kind, m->name);
+    struct echi_lane *lane = &q->lanes[at];
     m->next = NULL;
     m->at = 0;
     m->order = q->order++;
@@ -54,58 +65,64 @@ void echi_queue_push(struct echi_queue *q, struct echi_message *m) {
     else
         lane->first = m;
     lane->last = m;
-    q->waiting |= bit_of(m->kind);
+    echi_bits_add(q->waiting, at);
     q->count++;
 }
 
-bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits) {
-    struct echi_lane *lane = &q->lanes[kind];
-    if (credits > ECHI_NET_CREDITS_MAX - lane->credits) return false;
-    lane->credits += credits;
+bool echi_queue_granted(struct echi_queue *q, int kind, int name, int names, uint32_t credits) {
+    struct echi_lane *lane = &q->lanes[echi_queue_lane(q, kind, name)];
+    for (int i = 0; i < names; i++) {
+        if (credits > ECHI_NET_CREDITS_MAX - lane[i].credits) return false;
+        lane[i].credits += credits;
+    }
     return true;
 }
 
-void echi_queue_grant(struct echi_queue *q, int kind) {
-    q->lanes[kind].owed++;
-    q->owing |= bit_of(kind);
+void echi_queue_grant(struct echi_queue *q, int kind, int name) {
+    const int at = echi_queue_lane(q, kind, name);
+    q->lanes[at].owed++;
+    echi_bits_add(q->owing, at);
 }
 
-void echi_queue_used(struct echi_queue *q, int kind) { q->lanes[kind].told--; }
+void echi_queue_used(struct echi_queue *q, int kind, int name) { q->lanes[echi_queue_lane(q, kind, name)].told--; }
 
 /* May the lane's first message not even begin? */
 static bool lacks_credit(const struct echi_lane *lane) { return lane->first->len > 0 && lane->first->at == 0 && lane->credits == 0; }
 
 int echi_queue_waiting(const struct echi_queue *q, int kind, bool *out_for_credit) {
-    const struct echi_lane *lane = &q->lanes[kind];
+    const int begin = q->first_lane[kind], end = begin + echi_net_names(&q->kinds[kind]);
     int count = 0;
-    for (const struct echi_message *m = lane->first; m; m = m->next) count++;
-    *out_for_credit = count > 0 && lacks_credit(lane);
+    *out_for_credit = true;
+    for (int i = echi_bits_next(q->waiting, end, begin); i >= 0 && i < end; i = echi_bits_next(q->waiting, end, i + 1)) {
+        for (const struct echi_message *m = q->lanes[i].first; m; m = m->next) count++;
+        *out_for_credit = *out_for_credit && lacks_credit(&q->lanes[i]);
+    }
+    *out_for_credit = *out_for_credit && count > 0;
     return count;
 }
 
 struct echi_message *echi_queue_clear(struct echi_queue *q) {
     struct echi_message *list = NULL;
-    for (int k = 0; k < q->n_kinds; k++) {
-        if (!q->lanes[k].first) continue;
-        q->lanes[k].last->next = list;
-        list = q->lanes[k].first;
-        q->lanes[k].first = NULL;
+    for (int i; (i = echi_bits_next(q->waiting, q->n_lanes, 0)) >= 0; echi_bits_drop(q->waiting, i)) {
+        q->lanes[i].last->next = list;
+        list = q->lanes[i].first;
+        q->lanes[i].first = NULL;
     }
-    q->waiting = q->owing = 0;
+    for (int i; (i = echi_bits_next(q->owing, q->n_lanes, 0)) >= 0;) echi_bits_drop(q->owing, i);
     q->count = 0;
     return list;
 }
 
-/* The kind whose first message may go now, or -1. */
+/* The lane whose first message may go now, or -1. */
 static int most_urgent(const struct echi_queue *q) {
+    const struct echi_message *first = NULL;
     int best = -1;
-    for (uint64_t left = q->waiting; left; left &= left - 1) {
-        int k = __builtin_ctzll(left);
-        const struct echi_message *m = q->lanes[k].first;
-        if (lacks_credit(&q->lanes[k])) continue;
-        if (best < 0 || q->kinds[k].priority < q->kinds[best].priority ||
-            (q->kinds[k].priority == q->kinds[best].priority && m->order < q->lanes[best].first->order))
-            best = k;
+    for (int i = echi_bits_next(q->waiting, q->n_lanes, 0); i >= 0; i = echi_bits_next(q->waiting, q->n_lanes, i + 1)) {
+        const struct echi_message *m = q->lanes[i].first;
+        if (lacks_credit(&q->lanes[i])) continue;
+        if (first && (m->priority > first->priority || (m->priority == first->priority && m->order > first->order))) continue;
+        first = m;
+        best = i;
     }
     return best;
 }
@@ -133,23 +150,42 @@ static void add_frame(struct echi_batch *b, const struct echi_frame *frame, stru
     echi_batch_bytes(b, chunk, frame->chunk_len);
 }
 
+/* How many lanes from `at` on, names of one kind, owe as many credits: one frame tells of all of them. */
+static int alike(const struct echi_queue *q, int kind, int at) {
+    const int end = q->first_lane[kind] + echi_net_names(&q->kinds[kind]);
+    int i = at + 1;
+    while (i < end && q->lanes[i].owed == q->lanes[at].owed) i++;
+    return i - at;
+}
+
 static void add_credits(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
-    for (; q->owing && b->frames < ECHI_BATCH_FRAMES; q->owing &= q->owing - 1) {
-        int k = __builtin_ctzll(q->owing);
-        const struct echi_frame frame = {.type = ECHI_FRAME_CREDIT, .kind = (uint8_t)k, .epoch = epoch, .total = q->lanes[k].owed};
+    int kind = 0;
+    for (int at; b->frames < ECHI_BATCH_FRAMES && (at = echi_bits_next(q->owing, q->n_lanes, 0)) >= 0;) {
+        while (kind + 1 < q->n_kinds && q->first_lane[kind + 1] <= at) kind++;
+        const int names = alike(q, kind, at);
+        const struct echi_frame frame = {.type = ECHI_FRAME_CREDIT,
+                                         .kind = (uint8_t)kind,
+                                         .name = (uint16_t)(at - q->first_lane[kind]),
+                                         .epoch = epoch,
+                                         .offset = (uint64_t)names - 1,
+                                         .total = q->lanes[at].owed};
         add_frame(b, &frame, sealer, NULL, NULL);
-        q->lanes[k].told += q->lanes[k].owed;
-        q->lanes[k].owed = 0;
+        for (int i = at; i < at + names; i++) {
+            q->lanes[i].told += q->lanes[i].owed;
+            q->lanes[i].owed = 0;
+            echi_bits_drop(q->owing, i);
+        }
         sent[q->n_kinds] += ECHI_FRAME_HEADER;
     }
 }
 
-static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
-    struct echi_lane *lane = &q->lanes[kind];
+static void add_chunk(struct echi_batch *b, struct echi_queue *q, int at, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
+    struct echi_lane *lane = &q->lanes[at];
     struct echi_message *m = lane->first;
     uint64_t left = m->len - m->at;
     struct echi_frame frame = {.type = ECHI_FRAME_DATA,
                                .kind = m->kind,
+                               .name = m->name,
                                .epoch = epoch,
                                .message = m->number,
                                .meta_len = m->at == 0 ? m->meta_len : 0,
@@ -158,32 +194,32 @@ static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint
                                .chunk_len = left < ECHI_NET_CHUNK ? (uint32_t)left : ECHI_NET_CHUNK};
     if (m->at == 0 && m->len > 0) lane->credits--;
     add_frame(b, &frame, sealer, m->meta, frame.chunk_len ? m->payload + m->at : NULL);
-    sent[kind] += ECHI_FRAME_HEADER + frame.meta_len + frame.chunk_len;
+    sent[m->kind] += ECHI_FRAME_HEADER + frame.meta_len + frame.chunk_len;
     m->at += frame.chunk_len;
     if (m->at < m->len) return;
 
     lane->first = m->next;
-    if (!lane->first) q->waiting &= ~bit_of(kind);
+    if (!lane->first) echi_bits_drop(q->waiting, at);
     q->count--;
     m->next = NULL;
     *b->done_end = m;
     b->done_end = &m->next;
 }
 
-/* Does the peer need to be told now? A credit that is not its only one of a kind can ride with the next message: a frame of its
+/* Does the peer need to be told now? A credit that is not its only one of a name can ride with the next message: a frame of its
  * own would cost both sides a system call and a wake-up. */
 static bool credits_are_urgent(const struct echi_queue *q) {
-    for (uint64_t left = q->owing; left; left &= left - 1)
-        if (q->lanes[__builtin_ctzll(left)].told == 0) return true;
+    for (int i = echi_bits_next(q->owing, q->n_lanes, 0); i >= 0; i = echi_bits_next(q->owing, q->n_lanes, i + 1))
+        if (q->lanes[i].told == 0) return true;
     return false;
 }
 
 void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
     if (most_urgent(q) >= 0 || credits_are_urgent(q)) add_credits(b, q, epoch, sealer, sent);
     while (b->frames < ECHI_BATCH_FRAMES && b->bytes < ECHI_NET_CHUNK) {
-        int kind = most_urgent(q);
-        if (kind < 0) break;
-        add_chunk(b, q, kind, epoch, sealer, sent);
+        const int lane = most_urgent(q);
+        if (lane < 0) break;
+        add_chunk(b, q, lane, epoch, sealer, sent);
     }
 }
 

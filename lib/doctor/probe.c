@@ -13,8 +13,8 @@
  * by who measures. */
 #define EPOCH 0x50524f42u
 static const struct echi_net_kind kinds[ECHI_PROBE_KINDS] = {
-    [ECHI_PROBE_WORD] = {.name = "probe", .priority = 0, .meta_cap = ECHI_PROBE_BYTES},
-    [ECHI_PROBE_BULK] = {.name = "bulk", .priority = 1, .payload_cap = ECHI_PROBE_BULK_BYTES},
+    [ECHI_PROBE_WORD] = {.name = "probe", .meta_cap = ECHI_PROBE_BYTES},
+    [ECHI_PROBE_BULK] = {.name = "bulk", .payload_cap = ECHI_PROBE_BULK_BYTES},
 };
 static const struct echi_net_fingerprint print[] = {{"probe", "1"}};
 
@@ -71,7 +71,7 @@ void echi_probe_close(struct echi_probe_end *end) {
 
 ech_status echi_probe_post(struct echi_probe_end *end, uint64_t place, struct ech_error *err) {
     uint8_t *at = end->places + place * ECHI_PROBE_BULK_BYTES;
-    return echi_net_post(end->net, end->peer, ECHI_PROBE_BULK, at, ECHI_PROBE_BULK_BYTES, place, err);
+    return echi_net_post(end->net, end->peer, ECHI_PROBE_BULK, 0, at, ECHI_PROBE_BULK_BYTES, place, err);
 }
 
 ech_status echi_probe_post_all(struct echi_probe_end *end, struct ech_error *err) {
@@ -83,12 +83,13 @@ ech_status echi_probe_say(struct echi_probe_end *end, enum echi_probe_type type,
     const struct echi_probe probe = {.type = (uint8_t)type, .number = number, .clock = type == ECHI_PROBE_PONG ? echi_wall_clock() : 0};
     uint8_t bytes[ECHI_PROBE_BYTES];
     echi_probe_store(&probe, bytes);
-    return echi_net_send(end->net, end->peer, ECHI_PROBE_WORD, bytes, sizeof bytes, NULL, 0, 0, err);
+    const struct echi_net_message word = {.kind = ECHI_PROBE_WORD, .meta = bytes, .meta_len = sizeof bytes};
+    return echi_net_send(end->net, end->peer, &word, err);
 }
 
 ech_status echi_probe_send(struct echi_probe_end *end, uint32_t bulks, struct ech_error *err) {
-    for (uint32_t i = 0; i < bulks; i++)
-        ECHI_TRY(echi_net_send(end->net, end->peer, ECHI_PROBE_BULK, NULL, 0, end->bulk, ECHI_PROBE_BULK_BYTES, i, err));
+    struct echi_net_message bulk = {.kind = ECHI_PROBE_BULK, .priority = 1, .payload = end->bulk, .payload_len = ECHI_PROBE_BULK_BYTES};
+    for (; bulk.cookie < bulks; bulk.cookie++) ECHI_TRY(echi_net_send(end->net, end->peer, &bulk, err));
     return ECH_OK;
 }
 

@@ -24,10 +24,17 @@ enum { PING, STOP, BACK, N_KINDS };
 #define LARGEST (8u << 20)
 #define GRADIENT (1u << 20)
 #define DEEP 4 /* gradients on the way: layers of a push */
-static const struct echi_net_kind kinds[N_KINDS] = {{"ping", 1, 64, LARGEST, 0, 0}, {"stop", 0, 0, 0, 0, 0}, {"back", 1, 64, 0, 0, 0}};
+static const struct echi_net_kind kinds[N_KINDS] = {{"ping", 64, LARGEST, 0, 0, 0}, {"stop", 0, 0, 0, 0, 0}, {"back", 64, 0, 0, 0, 0}};
 static uint8_t buffers[64][LARGEST / 8]; /* for many on the way */
 static uint8_t big[2][LARGEST];
 static const char *key;
+
+static void give(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len,
+                 uint64_t cookie) {
+    const struct echi_net_message m = {.kind = kind, .priority = kind != STOP, .meta = meta, .meta_len = meta_len, .payload = payload,
+                                       .payload_len = len, .cookie = cookie};
+    echi_net_send(net, peer, &m, NULL);
+}
 
 static void fail(const struct ech_error *err) {
     fprintf(stderr, "%s\n", err->text);
@@ -62,7 +69,7 @@ static struct echi_net *open_pair(int (*other)(struct echi_net *net), pid_t *chi
 }
 
 static void close_pair(struct echi_net *net, pid_t child) {
-    echi_net_send(net, 1, STOP, NULL, 0, NULL, 0, 0, NULL);
+    give(net, 1, STOP, NULL, 0, NULL, 0, 0);
     echi_net_close(net, 1000000000);
     waitpid(child, NULL, 0);
 }
@@ -71,13 +78,13 @@ static bool stops(const struct echi_net_event *e) { return e->type == ECHI_NET_L
 
 /* Sends back whatever comes, from the very buffer, which is posted again once it has left. */
 static int echo(struct echi_net *net) {
-    for (uint64_t i = 0; i < 2; i++) echi_net_post(net, 0, PING, big[i], LARGEST, i, NULL);
+    for (uint64_t i = 0; i < 2; i++) echi_net_post(net, 0, PING, 0, big[i], LARGEST, i, NULL);
     for (;;) {
         struct echi_net_event e = next(net);
         if (stops(&e)) break;
-        if (e.type == ECHI_NET_MESSAGE) echi_net_send(net, 0, PING, e.meta, e.meta_len, e.payload, e.payload_len, e.cookie, NULL);
+        if (e.type == ECHI_NET_MESSAGE) give(net, 0, PING, e.meta, e.meta_len, e.payload, e.payload_len, e.cookie);
         if (e.type == ECHI_NET_MESSAGE && e.payload_len == 0) continue;
-        if (e.type == ECHI_NET_SENT) echi_net_post(net, 0, PING, big[e.cookie], LARGEST, e.cookie, NULL);
+        if (e.type == ECHI_NET_SENT) echi_net_post(net, 0, PING, 0, big[e.cookie], LARGEST, e.cookie, NULL);
     }
     echi_net_close(net, 1000000000);
     return 0;
@@ -86,8 +93,8 @@ static int echo(struct echi_net *net) {
 static double round_trip(struct echi_net *net, size_t len, int times) {
     int64_t start = echi_now();
     for (int i = 0; i < times; i++) {
-        if (len) echi_net_post(net, 1, PING, big[0], len, 0, NULL);
-        echi_net_send(net, 1, PING, "0123456789", 10, len ? big[1] : NULL, len, 0, NULL);
+        if (len) echi_net_post(net, 1, PING, 0, big[0], len, 0, NULL);
+        give(net, 1, PING, "0123456789", 10, len ? big[1] : NULL, len, 0);
         while (next(net).type != ECHI_NET_MESSAGE) {}
     }
     return (double)(echi_now() - start) / times / 1000.0;
@@ -99,8 +106,8 @@ static double stream(struct echi_net *net, size_t len, int times, int deep) {
     int sent = 0, back = 0;
     while (back < times) {
         for (; sent < times && sent - back < deep; sent++) {
-            if (len) echi_net_post(net, 1, PING, buffers[sent % 32], len, 0, NULL);
-            echi_net_send(net, 1, PING, "0123456789", 10, len ? buffers[32 + sent % 32] : NULL, len, 0, NULL);
+            if (len) echi_net_post(net, 1, PING, 0, buffers[sent % 32], len, 0, NULL);
+            give(net, 1, PING, "0123456789", 10, len ? buffers[32 + sent % 32] : NULL, len, 0);
         }
         back += next(net).type == ECHI_NET_MESSAGE;
     }
@@ -238,10 +245,10 @@ static double cpu_seconds(const struct rusage *u) {
 static int give_gradients(struct echi_net *net) {
     int out = 0;
     for (;;) {
-        for (; out < DEEP; out++) echi_net_send(net, 0, PING, "0123456789", 10, buffers[out], GRADIENT, (uint64_t)out, NULL);
+        for (; out < DEEP; out++) give(net, 0, PING, "0123456789", 10, buffers[out], GRADIENT, (uint64_t)out);
         struct echi_net_event e = next(net);
         if (stops(&e)) break;
-        if (e.type == ECHI_NET_SENT) echi_net_send(net, 0, PING, "0123456789", 10, buffers[e.cookie], GRADIENT, e.cookie, NULL);
+        if (e.type == ECHI_NET_SENT) give(net, 0, PING, "0123456789", 10, buffers[e.cookie], GRADIENT, e.cookie);
     }
     echi_net_close(net, 0);
     return 0;
@@ -252,7 +259,7 @@ static int bench_gradients(double seconds) {
     struct rusage before, after, theirs;
     memset(buffers, 1, sizeof buffers); /* pages of their own, as weights have */
     struct echi_net *net = open_pair(give_gradients, &child);
-    for (uint64_t i = 0; i < DEEP; i++) echi_net_post(net, 1, PING, buffers[i], GRADIENT, i, NULL);
+    for (uint64_t i = 0; i < DEEP; i++) echi_net_post(net, 1, PING, 0, buffers[i], GRADIENT, i, NULL);
     int64_t start = 0;
     uint64_t count = 0;
     const uint64_t warm_up = 200;
@@ -260,7 +267,7 @@ static int bench_gradients(double seconds) {
         struct echi_net_event e = next(net);
         if (e.type == ECHI_NET_LOST) return 1;
         if (e.type != ECHI_NET_MESSAGE) continue;
-        echi_net_post(net, 1, PING, e.payload, GRADIENT, e.cookie, NULL);
+        echi_net_post(net, 1, PING, 0, e.payload, GRADIENT, e.cookie, NULL);
         if (++count == warm_up) {
             start = echi_now();
             getrusage(RUSAGE_SELF, &before);
@@ -269,7 +276,7 @@ static int bench_gradients(double seconds) {
     }
     double took = (double)(echi_now() - start) / 1e9, bytes = (double)(count - warm_up) * GRADIENT, all = (double)count * GRADIENT;
     getrusage(RUSAGE_SELF, &after);
-    echi_net_send(net, 1, STOP, NULL, 0, NULL, 0, 0, NULL);
+    give(net, 1, STOP, NULL, 0, NULL, 0, 0);
     while (next(net).type != ECHI_NET_LOST) {}
     wait4(child, NULL, 0, &theirs);
     echi_net_close(net, 0);

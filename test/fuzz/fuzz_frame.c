@@ -13,10 +13,10 @@
 
 enum { HEARTBEAT, NOTE, PUSH, ROWS, N_KINDS };
 static const struct echi_net_kind kinds[N_KINDS] = {
-    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0, 0},
-    [NOTE] = {"note", 1, ECHI_NET_META_MAX, 0, 0, 0},
-    [PUSH] = {"push", 3, 64, 16u << 20, 0, 0},
-    [ROWS] = {"rows", 2, 64, 300000, 0, 1},
+    [HEARTBEAT] = {"heartbeat", 16, 0, 0, 0, 0},
+    [NOTE] = {"note", ECHI_NET_META_MAX, 0, 0, 0, 0},
+    [PUSH] = {"push", 64, 16u << 20, 0, 0, 200},
+    [ROWS] = {"rows", 64, 300000, 0, 1, 0},
 };
 
 static uint8_t stream[1u << 20];
@@ -35,7 +35,7 @@ static size_t expand(const uint8_t *bytes, size_t len, bool sealed) {
     while (len >= ECHI_FRAME_HEADER && n + ECHI_FRAME_HEADER + ECHI_FRAME_BODY_CAP + ECHI_NET_CHUNK <= sizeof stream) {
         memcpy(stream + n, bytes, ECHI_FRAME_HEADER);
         n += ECHI_FRAME_HEADER;
-        uint32_t meta = echi_load32(bytes + 16), chunk = echi_load32(bytes + 20);
+        uint32_t meta = echi_load16(bytes + 16), chunk = echi_load32(bytes + 20);
         bytes += ECHI_FRAME_HEADER;
         len -= ECHI_FRAME_HEADER;
         if (meta > ECHI_FRAME_BODY_CAP || chunk > ECHI_NET_CHUNK) break; /* refused at this header: the rest as it is */
@@ -68,12 +68,15 @@ static void check_frame(const struct echi_receive *r, bool sealed) {
     FUZZ_CHECK(memcmp(again, r->meta - ECHI_FRAME_HEADER, sealed ? ECHI_FRAME_SEALED : sizeof again) == 0);
     if (f->type == ECHI_FRAME_DATA) {
         FUZZ_CHECK(f->kind < N_KINDS && f->total <= kinds[f->kind].payload_cap && f->meta_len <= kinds[f->kind].meta_cap);
+        FUZZ_CHECK(f->name < (f->kind == PUSH ? 200 : 1));
         FUZZ_CHECK(f->total >= kinds[f->kind].payload_least);
         FUZZ_CHECK(f->chunk_len <= ECHI_NET_CHUNK && f->offset <= f->total && f->chunk_len <= f->total - f->offset);
         FUZZ_CHECK(f->offset == 0 || f->meta_len == 0);
     } else {
-        FUZZ_CHECK(f->meta_len <= ECHI_FRAME_BODY_CAP && f->chunk_len == 0 && f->offset == 0);
+        FUZZ_CHECK(f->meta_len <= ECHI_FRAME_BODY_CAP && f->chunk_len == 0);
+        FUZZ_CHECK(f->type == ECHI_FRAME_CREDIT || (f->offset == 0 && f->name == 0));
         FUZZ_CHECK(f->type != ECHI_FRAME_CREDIT || (f->total >= 1 && f->total <= ECHI_NET_CREDITS_MAX && f->kind < N_KINDS));
+        FUZZ_CHECK(f->type != ECHI_FRAME_CREDIT || (f->offset < 200 && f->name + f->offset < (f->kind == PUSH ? 200 : 1)));
     }
 }
 
@@ -166,16 +169,20 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         {.type = ECHI_FRAME_GOODBYE},
         {.type = ECHI_FRAME_CHALLENGE, .meta_len = 32},
         {.type = ECHI_FRAME_PROOF, .meta_len = 32},
+        {.type = ECHI_FRAME_CREDIT, .kind = PUSH, .name = 7, .offset = 192, .total = 1},
+        {.type = ECHI_FRAME_DATA, .kind = PUSH, .name = 199, .message = 5, .total = 3, .chunk_len = 3},
     };
     /* One number of a good header changed. Sums that wrap, caps passed by one, tables read beyond their end. */
     static const struct { int of, at, width; uint64_t value; } bad[] = {
         {3, 0, 4, 0x4e484345 ^ 1}, {3, 4, 1, 99}, {3, 5, 1, 0}, {3, 5, 1, 255}, {3, 6, 1, N_KINDS}, {3, 6, 1, 255}, {3, 7, 1, 1},
         {3, 8, 4, 0},
-        {3, 16, 4, 65}, {3, 16, 4, UINT32_MAX}, {3, 20, 4, 65537}, {3, 20, 4, UINT32_MAX}, {3, 20, 4, 0}, {3, 24, 8, UINT64_MAX},
-        {3, 24, 8, UINT64_MAX - 65535}, {4, 24, 8, UINT64_MAX - 4463}, {4, 24, 8, 65537}, {4, 16, 4, 1}, {3, 32, 8, (16u << 20) + 1},
+        {3, 16, 2, 65}, {3, 16, 2, UINT16_MAX}, {3, 18, 2, 200}, {3, 18, 2, UINT16_MAX}, {5, 18, 2, 1}, {0, 18, 2, 1}, {11, 18, 2, 1},
+        {14, 18, 2, 8}, {14, 24, 8, 193}, {14, 24, 8, UINT64_MAX}, {14, 24, 8, UINT64_MAX - 6}, {2, 18, 2, 200},
+        {3, 20, 4, 65537}, {3, 20, 4, UINT32_MAX}, {3, 20, 4, 0}, {3, 24, 8, UINT64_MAX},
+        {3, 24, 8, UINT64_MAX - 65535}, {4, 24, 8, UINT64_MAX - 4463}, {4, 24, 8, 65537}, {4, 16, 2, 1}, {3, 32, 8, (16u << 20) + 1},
         {3, 32, 8, 65535}, {3, 32, 8, UINT64_MAX}, {3, 32, 8, 0}, {3, 40, 8, 1}, {3, 48, 8, 1}, {2, 32, 8, 0}, {2, 32, 8, 1025},
-        {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 4, 1025}, {12, 16, 4, 31}, {13, 16, 4, 33}, {0, 20, 4, 1}, {0, 12, 4, 1},
-        {6, 16, 4, 4097}, {1, 32, 8, 1}, {14, 0, 1, 'E'}, /* rows without any, as they are */
+        {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 2, 1025}, {12, 16, 2, 31}, {13, 16, 2, 33}, {0, 20, 4, 1}, {0, 12, 4, 1},
+        {6, 16, 2, 4097}, {1, 32, 8, 1}, {16, 0, 1, 'E'}, /* rows without any, as they are */
     };
     static const struct echi_frame empty = {.type = ECHI_FRAME_DATA, .kind = ROWS, .message = 3};
     enum { N = sizeof plain / sizeof *plain, BAD = sizeof bad / sizeof *bad };

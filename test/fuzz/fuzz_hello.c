@@ -8,7 +8,7 @@
 #include <string.h>
 
 static void make(struct echi_hello *hello, int prints) {
-    static const struct echi_net_kind kinds[] = {{.name = "note", .priority = 1, .meta_cap = 200}};
+    static const struct echi_net_kind kinds[] = {{.name = "note", .meta_cap = 200}};
     struct echi_net_fingerprint print[8];
     for (int i = 0; i < prints; i++) {
         snprintf(print[i].name, sizeof print[i].name, "a name of 22 chars.. %u", (unsigned)i % 10);

@@ -24,11 +24,11 @@ enum { NODES = 3, META = 1024, PAYLOAD = 2048, FLIGHTS = 1024, POSTS = 8, TASKS 
 enum what { MESSAGE, SENT, LOST };
 struct flight {
     uint8_t what, from, to, kind;
-    uint16_t meta_len, len;
+    uint16_t name, meta_len, len;
     uint64_t cookie;
     uint8_t meta[META], payload[PAYLOAD];
 };
-struct post { uint8_t *buffer; size_t cap; uint64_t cookie; };
+struct post { int name; uint8_t *buffer; size_t cap; uint64_t cookie; };
 struct side {   /* one node, with its wire and its lane */
     struct echi_node *n;
     struct ech_config config;
@@ -65,7 +65,7 @@ static struct flight *fly(enum what what, int from, int to) {
     f->from = (uint8_t)from;
     f->to = (uint8_t)to;
     f->kind = 0;
-    f->meta_len = f->len = 0;
+    f->name = f->meta_len = f->len = 0;
     return f;
 }
 
@@ -80,40 +80,43 @@ static int rank_of(const struct side *s) { return (int)(s - c.side); }
 
 /* ---- the wire: what lib/drive/live/wire.c promises ---- */
 
-ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
+ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err);
-ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                                 size_t len, uint64_t cookie, struct ech_error *err);
+ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_message *message, struct ech_error *err);
 void __wrap_echi_wire_drop(struct echi_wire *w, int peer);
 const char *__wrap_echi_wire_address(const struct echi_wire *w);
 void __wrap_echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 
-ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
+ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err) {
     struct side *s = side_of(w);
     FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && buffer && cap > 0 && cap <= c.kinds[kind].payload_cap);
+    FUZZ_CHECK(name >= 0 && name < echi_net_names(&c.kinds[kind]));
     if (s->cut[peer]) return echi_fail(err, ECH_E_PEER_LOST, "fuzz", "rank %d is gone", peer);
     FUZZ_CHECK(s->posts[peer][kind].count < POSTS);
-    s->posts[peer][kind].at[s->posts[peer][kind].count++] = (struct post){buffer, cap, cookie};
+    s->posts[peer][kind].at[s->posts[peer][kind].count++] = (struct post){name, buffer, cap, cookie};
     return ECH_OK;
 }
 
-ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                                 size_t len, uint64_t cookie, struct ech_error *err) {
+ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_message *message, struct ech_error *err) {
     struct side *s = side_of(w);
+    const int kind = message->kind;
+    const size_t meta_len = message->meta_len, len = message->payload_len;
     (void)err;
     FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && meta_len <= META && len <= PAYLOAD);
+    FUZZ_CHECK(message->name < echi_net_names(&c.kinds[kind]));
     FUZZ_CHECK(meta_len <= c.kinds[kind].meta_cap && len <= c.kinds[kind].payload_cap && len >= c.kinds[kind].payload_least);
     if (s->cut[peer] && len == 0) return ECH_OK;
     struct flight *f = s->cut[peer] ? fly(SENT, peer, rank_of(s)) : fly(MESSAGE, rank_of(s), peer);
     f->kind = (uint8_t)kind;
-    f->cookie = cookie;
+    f->name = message->name;
+    f->cookie = message->cookie;
     if (kind == ECHI_KIND_FAULT && rank_of(s) == c.liar) c.complained = true;   /* of the answers to what it said */
     if (s->cut[peer]) return ECH_OK;
     f->meta_len = (uint16_t)meta_len;
     f->len = (uint16_t)len;
-    memcpy(f->meta, meta, meta_len);
-    if (len) memcpy(f->payload, payload, len);
+    memcpy(f->meta, message->meta, meta_len);
+    if (len) memcpy(f->payload, message->payload, len);
     return ECH_OK;
 }
 
@@ -230,10 +233,17 @@ static void tell(int rank, const struct echi_net_event *e) {
     settle(rank);
 }
 
+/* The first place for messages of a kind and name from a node; NULL: none. */
+static struct post *place_of(struct side *s, int from, int kind, int name) {
+    for (int i = 0; i < s->posts[from][kind].count; i++)
+        if (s->posts[from][kind].at[i].name == name) return &s->posts[from][kind].at[i];
+    return NULL;
+}
+
 static void arrive(int at) {
     const struct flight f = c.pool[c.order[at]];
     struct side *s = &c.side[f.to];
-    struct echi_net_event e = {.peer = f.from, .kind = f.kind, .cookie = f.cookie};
+    struct echi_net_event e = {.peer = f.from, .kind = f.kind, .name = f.name, .cookie = f.cookie};
     land(at);
     if (f.what == LOST) {
         if (s->cut[f.from]) return;
@@ -255,9 +265,10 @@ static void arrive(int at) {
     e.payload_len = f.len;
     e.cookie = 0;
     if (f.len) {
-        struct post *p = s->posts[f.from][f.kind].at;
-        const struct post to = p[0];
-        memmove(p, p + 1, (size_t)--s->posts[f.from][f.kind].count * sizeof *p);
+        struct post *p = place_of(s, f.from, f.kind, f.name);
+        const struct post to = *p;
+        const struct post *end = s->posts[f.from][f.kind].at + s->posts[f.from][f.kind].count--;
+        memmove(p, p + 1, (size_t)(end - p - 1) * sizeof *p);
         memcpy(to.buffer, f.payload, f.len);
         e.payload = to.buffer;
         e.cookie = to.cookie;
@@ -273,10 +284,11 @@ static bool may_arrive(int at) {
     const struct flight *f = &c.pool[c.order[at]];
     for (int i = 0; i < at; i++) {
         const struct flight *g = &c.pool[c.order[i]];
-        if (g->from == f->from && g->to == f->to && g->what == f->what && g->kind == f->kind) return false;
+        if (g->from == f->from && g->to == f->to && g->what == f->what && g->kind == f->kind && g->name == f->name) return false;
     }
     if (f->what != MESSAGE || f->len == 0) return true;
-    return c.side[f->to].posts[f->from][f->kind].count > 0 && f->len <= c.side[f->to].posts[f->from][f->kind].at[0].cap;
+    const struct post *to = place_of(&c.side[f->to], f->from, f->kind, f->name);
+    return to && f->len <= to->cap;
 }
 
 static bool compute(int rank) {
@@ -435,14 +447,16 @@ static void break_off(int at) {
 
 static void lie(const struct flight *f) {
     const struct echi_net_kind *k = &c.kinds[f->kind];
-    const struct side *s = &c.side[f->to];
+    struct side *s = &c.side[f->to];
     if (s->cut[c.liar] || s->n->over) return;
     c.lied = true;
-    const bool credit = f->len == 0 || (s->posts[c.liar][f->kind].count > 0 && f->len <= s->posts[c.liar][f->kind].at[0].cap);
+    const struct post *to = place_of(s, c.liar, f->kind, f->name);
+    const bool credit = f->len == 0 || (to && f->len <= to->cap);
     if (!credit || f->meta_len > k->meta_cap || f->len < k->payload_least || f->len > k->payload_cap) return break_off(f->to);
     if (f->kind == ECHI_KIND_FAULT || f->kind == ECHI_KIND_STOP) c.complained = true;
     struct flight *copy = fly(MESSAGE, c.liar, f->to);
     copy->kind = f->kind;
+    copy->name = f->name;
     copy->meta_len = f->meta_len;
     copy->len = f->len;
     copy->cookie = (uint64_t)ECHI_ROLES << 24;   /* nobody hears that it was sent */
@@ -464,6 +478,7 @@ static void lie_raw(struct echi_reader *r) {
     const uint8_t fill = next(r);
     const struct side *s = &c.side[f.to];
     const bool fits = len == 1020 && s->posts[c.liar][f.kind].count > 0;
+    f.name = (uint16_t)(fits ? s->posts[c.liar][f.kind].at[0].name : 0);
     f.len = (uint16_t)(fits ? s->posts[c.liar][f.kind].at[0].cap : len);
     memset(f.payload, fill, f.len);
     if (f.to != c.liar) lie(&f);

@@ -24,11 +24,13 @@ static atomic_int failures;
         }                                                                                                                        \
     } while (0)
 
-enum { HEARTBEAT, NOTE, PUSH, ROWS, BULK, N_KINDS };
+enum { HEARTBEAT, NOTE, PUSH, ROWS, BULK, N_KINDS, PUSH_NAMES = 100 };
 static const struct echi_net_kind test_kinds[N_KINDS] = {
-    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0, 0}, [NOTE] = {"note", 1, 200, 0, 0, 0}, [PUSH] = {"push", 3, 64, 16u << 20, 0, 0},
-    [ROWS] = {"rows", 2, 64, 300000, 0, 1},      [BULK] = {"bulk", 3, 8, 64u << 20, 0, 0},
+    [HEARTBEAT] = {"heartbeat", 16, 0, 0, 0, 0}, [NOTE] = {"note", 200, 0, 0, 0, 0}, [PUSH] = {"push", 64, 16u << 20, 0, 0, PUSH_NAMES},
+    [ROWS] = {"rows", 64, 300000, 0, 1, 0},      [BULK] = {"bulk", 8, 64u << 20, 0, 0, 0},
 };
+
+static const uint16_t test_priority[N_KINDS] = {[NOTE] = 1, [PUSH] = 3, [ROWS] = 2, [BULK] = 3};
 
 /* The key of all nodes from here on; NULL: none. */
 static const char *test_key;
@@ -71,16 +73,24 @@ static inline struct echi_net_event expect(struct node *node, int type) {
     return event;
 }
 
+/* With the name 0, and the priority that its kind has here. */
+static inline ech_status send_kind(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                                   size_t len, uint64_t cookie, struct ech_error *err) {
+    const struct echi_net_message m = {.kind = kind, .priority = kind < N_KINDS ? test_priority[kind] : 0, .meta = meta,
+                                       .meta_len = meta_len, .payload = payload, .payload_len = len, .cookie = cookie};
+    return echi_net_send(net, peer, &m, err);
+}
+
 static inline void send_to(struct node *node, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                            size_t len, uint64_t cookie) {
     struct ech_error err = {.code = ECH_OK};
-    ech_status status = echi_net_send(node->net, peer, kind, meta, meta_len, payload, len, cookie, &err);
+    ech_status status = send_kind(node->net, peer, kind, meta, meta_len, payload, len, cookie, &err);
     if (status != ECH_OK) fprintf(stderr, "rank %d: %s\n", node->rank, err.text);
     CHECK(status == ECH_OK);
 }
 
 static inline void post_for(struct node *node, int peer, int kind, void *buffer, size_t cap, uint64_t cookie) {
-    CHECK(echi_net_post(node->net, peer, kind, buffer, cap, cookie, NULL) == ECH_OK);
+    CHECK(echi_net_post(node->net, peer, kind, 0, buffer, cap, cookie, NULL) == ECH_OK);
 }
 
 static inline void *run_node(void *arg) {

@@ -65,14 +65,15 @@ static const char *const caught[LIES] = {
 static void say_raw(struct echi_probe_end *end, uint8_t type, uint32_t number, size_t len) {
     uint8_t bytes[ECHI_PROBE_BYTES];
     echi_probe_store(&(struct echi_probe){type, number, 0}, bytes);
-    assert_int_equal(echi_net_send(end->net, end->peer, ECHI_PROBE_WORD, bytes, len, NULL, 0, 0, NULL), ECH_OK);
+    const struct echi_net_message word = {.kind = ECHI_PROBE_WORD, .meta = bytes, .meta_len = len};
+    assert_int_equal(echi_net_send(end->net, end->peer, &word, NULL), ECH_OK);
 }
 
 static void tell(struct echi_probe_end *end, enum lie lie) {
     struct ech_error err;
-    const size_t bulk = lie == EMPTY_BULK ? 0 : 100;
+    const struct echi_net_message bulk = {.kind = ECHI_PROBE_BULK, .payload = end->bulk, .payload_len = lie == EMPTY_BULK ? 0 : 100};
     if (lie == EMPTY_BULK || lie == SHORT_BULK)
-        assert_int_equal(echi_net_send(end->net, end->peer, ECHI_PROBE_BULK, NULL, 0, end->bulk, bulk, 0, &err), ECH_OK);
+        assert_int_equal(echi_net_send(end->net, end->peer, &bulk, &err), ECH_OK);
     if (lie == A_PONG) say_raw(end, ECHI_PROBE_PONG, 1, ECHI_PROBE_BYTES);
     if (lie == A_GOT) say_raw(end, ECHI_PROBE_GOT, 1, ECHI_PROBE_BYTES);
     if (lie == NO_WORD) say_raw(end, 9, 1, ECHI_PROBE_BYTES);
@@ -182,7 +183,8 @@ static void answer_wrongly(struct cheat *c, const struct echi_net_event *event, 
     } else if (c->fraud == NO_CLOCK) {
         uint8_t bytes[ECHI_PROBE_BYTES];
         echi_probe_store(&(struct echi_probe){ECHI_PROBE_PONG, word->number, -1}, bytes);
-        (void)echi_net_send(c->end.net, 1, ECHI_PROBE_WORD, bytes, sizeof bytes, NULL, 0, 0, NULL);
+        const struct echi_net_message pong = {.kind = ECHI_PROBE_WORD, .meta = bytes, .meta_len = sizeof bytes};
+        (void)echi_net_send(c->end.net, 1, &pong, NULL);
     } else if (c->fraud == GOT_TOO_MUCH || c->fraud == BULKS_UNASKED) {
         (void)echi_probe_say(&c->end, ECHI_PROBE_PONG, word->number, NULL);
     }

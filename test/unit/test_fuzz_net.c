@@ -56,7 +56,7 @@ static void append(struct echi_frame frame) {
     for (size_t i = 0; i < frame.meta_len + frame.chunk_len; i++) stream[stream_len++] = (uint8_t)(i * 31 + frame.message);
 }
 
-static void append_message(uint8_t kind, uint32_t number, uint32_t meta_len, uint64_t total) {
+static void append_message(uint8_t kind, uint32_t number, uint16_t meta_len, uint64_t total) {
     uint64_t at = 0;
     do {
         uint64_t chunk = total - at < ECHI_NET_CHUNK ? total - at : ECHI_NET_CHUNK;
@@ -81,7 +81,7 @@ static void make_stream(void) {
     append_message(NOTE, 2, 100, 0);
     append_message(ROWS, 3, 0, 1);
     append_message(ROWS, 4, 1, 65536);
-    for (uint32_t i = 0; i < 40; i++) append_message(NOTE, 5 + i, i, 0);
+    for (uint16_t i = 0; i < 40; i++) append_message(NOTE, 5u + i, i, 0);
     append((struct echi_frame){.type = ECHI_FRAME_GOODBYE});
 }
 
@@ -96,7 +96,7 @@ static int impostor(const char *address) {
     uint8_t out[ECHI_FRAME_BODY_CAP + 2 * ECHI_FRAME_HEADER];
     echi_hello_make(&hello, &config);
     size_t len = echi_hello_store(&hello, out + ECHI_FRAME_HEADER);
-    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_HELLO, .epoch = 1, .meta_len = (uint32_t)len}, out);
+    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_HELLO, .epoch = 1, .meta_len = (uint16_t)len}, out);
     len += ECHI_FRAME_HEADER;
     echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_CONNECTED, .epoch = 1}, out + len);
     len += ECHI_FRAME_HEADER;
@@ -120,7 +120,7 @@ static void test_live(void **state) {
         while (count == 0 || events[0].type != ECHI_NET_READY);
         for (int i = 0; i < 4; i++) {
             memset(place[i] + 150000, 0xA5, 50000);
-            assert_int_equal(echi_net_post(net, 1, i < 2 ? PUSH : ROWS, place[i], 150000, 0, NULL), ECH_OK);
+            assert_int_equal(echi_net_post(net, 1, i < 2 ? PUSH : ROWS, 0, place[i], 150000, 0, NULL), ECH_OK);
         }
         make_stream();
         size_t first = starts[1]; /* without the hello */

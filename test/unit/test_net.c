@@ -248,7 +248,7 @@ static void many_posts(struct node *node) {
     if (node->rank == 1) {
         static uint32_t places[MANY];
         for (unsigned i = 0; i < MANY; i++) post_for(node, 0, PUSH, &places[i], 4, i);
-        CHECK(echi_net_post(node->net, 0, PUSH, places, 4, 0, &err) == ECH_E_MEMORY && strstr(err.text, "'push' from rank 0"));
+        CHECK(echi_net_post(node->net, 0, PUSH, 0, places, 4, 0, &err) == ECH_E_MEMORY && strstr(err.text, "'push' from rank 0"));
         for (unsigned i = 0; i < MANY; i++) {
             struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
             CHECK(e.cookie == i && e.payload == &places[i] && places[i] == 3 * i);
@@ -260,7 +260,7 @@ static void many_posts(struct node *node) {
         values[i] = 3 * i;
         send_to(node, 1, PUSH, NULL, 0, &values[i], 4, i);
     }
-    CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_MEMORY && strstr(err.text, "rank 1"));
+    CHECK(send_kind(node->net, 1, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_MEMORY && strstr(err.text, "rank 1"));
     for (unsigned i = 0; i < MANY; i++) CHECK(expect(node, ECHI_NET_SENT).cookie == i);
     expect(node, ECHI_NET_LOST);
 }
@@ -277,7 +277,7 @@ static void flood(struct node *node) {
         for (uint32_t n = 0; n < FLOOD;) {
             uint8_t meta[100] = {0};
             memcpy(meta, &n, sizeof n);
-            if (echi_net_send(node->net, 1, NOTE, meta, sizeof meta, NULL, 0, 0, NULL) == ECH_OK)
+            if (send_kind(node->net, 1, NOTE, meta, sizeof meta, NULL, 0, 0, NULL) == ECH_OK)
                 n++;
             else
                 CHECK(echi_net_poll(node->net, echi_now() + MS, events, 7, &count, NULL) == ECH_OK);
@@ -325,6 +325,66 @@ static void waking(struct node *node) {
 
 static void test_waking(void **state) { over(state, 1, waking, NULL); }
 
+/* --- names --- */
+
+static ech_status send_named(struct node *node, int name, int priority, const void *payload, size_t len, uint64_t cookie) {
+    const struct echi_net_message m = {.kind = PUSH, .name = (uint16_t)name, .priority = (uint16_t)priority, .payload = payload,
+                                       .payload_len = len, .cookie = cookie};
+    return echi_net_send(node->net, 1, &m, NULL);
+}
+
+/* Each payload comes into the place of its name, whatever the order of places, sends and priorities; large ones one within the other.
+ * A second of one name waits until its receiver posts again, and those of other names do not wait for it. */
+static void by_name(struct node *node) {
+    enum { LEN = 70000, AGAIN = 40 };
+    static uint8_t out[PUSH_NAMES + 1][LEN], in[PUSH_NAMES][LEN];
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);   /* all places are posted */
+        for (int i = 0; i <= PUSH_NAMES; i++)
+            for (size_t k = 0; k < LEN; k++) out[i][k] = pattern(k, (unsigned)i);
+        CHECK(send_named(node, AGAIN, 0, out[AGAIN], LEN, AGAIN) == ECH_OK);
+        CHECK(send_named(node, AGAIN, 0, out[PUSH_NAMES], LEN, PUSH_NAMES) == ECH_OK);
+        for (int i = 0; i < PUSH_NAMES; i++)
+            if (i != AGAIN) CHECK(send_named(node, i, i * 37 % 11, out[i], (size_t)(LEN - i), (uint64_t)i) == ECH_OK);
+        bool seen[PUSH_NAMES] = {false};
+        for (int i = 0; i < PUSH_NAMES; i++) {
+            struct echi_net_event e = expect(node, ECHI_NET_SENT);
+            CHECK(e.cookie < PUSH_NAMES && e.name == (int)e.cookie && !seen[e.cookie]);
+            if (e.cookie < PUSH_NAMES) seen[e.cookie] = true;
+        }
+        bool for_credit;
+        CHECK(echi_net_waiting(node->net, 1, PUSH, &for_credit) == 1 && for_credit);
+        send_to(node, 1, NOTE, NULL, 0, NULL, 0, 0);
+        struct echi_net_event e = expect(node, ECHI_NET_SENT);
+        CHECK(e.cookie == PUSH_NAMES && e.name == AGAIN);
+        expect(node, ECHI_NET_LOST);
+        return;
+    }
+    for (int i = 0; i < PUSH_NAMES; i++) {   /* in an order of their own */
+        const int name = i * 61 % PUSH_NAMES;
+        const size_t room = (size_t)(name == AGAIN ? LEN : LEN - name);
+        CHECK(echi_net_post(node->net, 0, PUSH, name, in[name], room, (uint64_t)name, NULL) == ECH_OK);
+    }
+    send_to(node, 0, NOTE, NULL, 0, NULL, 0, 0);
+    for (int i = 0; i < PUSH_NAMES; i++) {
+        struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
+        if (e.kind != PUSH || e.cookie >= PUSH_NAMES) {
+            CHECK(false);
+            return;
+        }
+        const int name = (int)e.cookie;
+        CHECK(e.name == name && e.payload == in[name] && e.payload_len == (size_t)(name == AGAIN ? LEN : LEN - name));
+        CHECK(is_filled(in[name], e.payload_len, (unsigned)name));
+    }
+    CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);
+    CHECK(echi_net_post(node->net, 0, PUSH, AGAIN, in[0], LEN, 7, NULL) == ECH_OK);
+    struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
+    CHECK(e.cookie == 7 && e.name == AGAIN && is_filled(in[0], LEN, PUSH_NAMES));
+}
+
+static void test_by_name(void **state) { over(state, 2, by_name, NULL); }
+
 /* --- what the caller may not do --- */
 
 static void misuse(struct node *node) {
@@ -333,17 +393,21 @@ static void misuse(struct node *node) {
     expect(node, ECHI_NET_READY);
     if (node->rank == 1) {
         expect(node, ECHI_NET_LOST);
-        CHECK(echi_net_send(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_PEER_LOST && strstr(err.text, "rank 0"));
-        CHECK(echi_net_post(node->net, 0, PUSH, big, 1, 0, &err) == ECH_E_PEER_LOST);
+        CHECK(send_kind(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_PEER_LOST && strstr(err.text, "rank 0"));
+        CHECK(echi_net_post(node->net, 0, PUSH, 0, big, 1, 0, &err) == ECH_E_PEER_LOST);
         return;
     }
-    CHECK(echi_net_send(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
-    CHECK(echi_net_send(node->net, 2, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
-    CHECK(echi_net_send(node->net, 1, N_KINDS, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
-    CHECK(echi_net_send(node->net, 1, NOTE, big, 201, NULL, 0, 0, &err) == ECH_E_ARGUMENT &&
+    CHECK(send_kind(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(send_kind(node->net, 2, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(send_kind(node->net, 1, N_KINDS, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(send_kind(node->net, 1, NOTE, big, 201, NULL, 0, 0, &err) == ECH_E_ARGUMENT &&
           strstr(err.text, "'note' of 201 + 0"));
-    CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, big, 1, 0, &err) == ECH_E_ARGUMENT);
-    CHECK(echi_net_post(node->net, 1, NOTE, big, 1, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(send_kind(node->net, 1, NOTE, NULL, 0, big, 1, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(echi_net_post(node->net, 1, PUSH, PUSH_NAMES, big, 1, 0, &err) == ECH_E_ARGUMENT &&
+          strstr(err.text, "a 'push' named 100: it has the names 0 to 99"));
+    CHECK(send_named(node, PUSH_NAMES, 0, big, 1, 0) == ECH_E_ARGUMENT);
+    CHECK(echi_net_send(node->net, 1, &(struct echi_net_message){.kind = NOTE, .name = 1}, &err) == ECH_E_ARGUMENT);
+    CHECK(echi_net_post(node->net, 1, NOTE, 0, big, 1, 0, &err) == ECH_E_ARGUMENT);
 }
 
 static void test_misuse(void **state) { over(state, 2, misuse, NULL); }
@@ -401,7 +465,7 @@ static void drops(struct node *node) {
     }
     CHECK(back == SENDS && lost == 1);
     CHECK((int)next_event(node, 50 * MS).type == -1);
-    CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, NULL, 0, 0, NULL) == ECH_E_PEER_LOST);
+    CHECK(send_kind(node->net, 1, NOTE, NULL, 0, NULL, 0, 0, NULL) == ECH_E_PEER_LOST);
 }
 static void test_drops(void **state) { over(state, 2, drops, NULL); }
 
@@ -421,6 +485,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(test_worlds),  EACH(test_payloads),   EACH(test_close_sends_all), EACH(test_urgent_overtakes),
         EACH(test_credits), EACH(test_many_posts), EACH(test_flood),           EACH(test_waking),
-        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_drops)};
+        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_drops), EACH(test_by_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,10 +39,10 @@ static void on_event(struct world *w, int rank, const struct echi_net_event *e) 
     for (size_t i = 0; i < PUSH_LEN; i++) push[i] = byte_at(PUSH, i);
     for (size_t i = 0; i < ROWS_LEN; i++) rows[i] = byte_at(ROWS, i);
     if (e->type == ECHI_NET_READY) {
-        (void)echi_net_post(me->net, 1 - rank, rank ? PUSH : ROWS, me->in, sizeof me->in, 7, &err); /* it may be lost already */
+        (void)echi_net_post(me->net, 1 - rank, rank ? PUSH : ROWS, 0, me->in, sizeof me->in, 7, &err); /* it may be lost already */
         if (rank == 0) {
-            (void)echi_net_send(me->net, 1, NOTE, "first", 5, NULL, 0, 0, &err);
-            (void)echi_net_send(me->net, 1, PUSH, "meta", 4, push, sizeof push, 0, &err);
+            (void)send_kind(me->net, 1, NOTE, "first", 5, NULL, 0, 0, &err);
+            (void)send_kind(me->net, 1, PUSH, "meta", 4, push, sizeof push, 0, &err);
         }
     } else if (e->type == ECHI_NET_MESSAGE && e->kind == HEARTBEAT) {
         me->wrong |= e->meta_len != 3 || memcmp(e->meta, "bip", 3) != 0;
@@ -51,7 +51,7 @@ static void on_event(struct world *w, int rank, const struct echi_net_event *e) 
     } else if (e->type == ECHI_NET_MESSAGE && e->kind == PUSH) {
         me->wrong |= rank != 1 || me->told++ != 1 || e->meta_len != 4 || memcmp(e->meta, "meta", 4) != 0 ||
                      e->payload_len != PUSH_LEN || memcmp(me->in, push, PUSH_LEN) != 0;
-        (void)echi_net_send(me->net, 0, ROWS, NULL, 0, rows, sizeof rows, 0, &err);
+        (void)send_kind(me->net, 0, ROWS, NULL, 0, rows, sizeof rows, 0, &err);
     } else if (e->type == ECHI_NET_MESSAGE && e->kind == ROWS) {
         me->wrong |= rank != 0 || e->meta_len != 0 || e->payload_len != ROWS_LEN || memcmp(me->in, rows, ROWS_LEN) != 0;
         me->outcome = w->side[1].outcome = DONE;
@@ -80,7 +80,7 @@ static void turn(struct world *w, int rank) {
     }
     for (int i = 0; i < count; i++) on_event(w, rank, &e[i]);
     /* What a changed length makes the other side wait for comes in time. Seldom: a byte at a time takes many turns. */
-    if (me->outcome == GOING && ++me->turns % 200 == 0) (void)echi_net_send(me->net, 1 - rank, HEARTBEAT, "bip", 3, NULL, 0, 0, &err);
+    if (me->outcome == GOING && ++me->turns % 200 == 0) (void)send_kind(me->net, 1 - rank, HEARTBEAT, "bip", 3, NULL, 0, 0, &err);
 }
 
 static const char *world_at; /* NULL: in-process */

@@ -51,7 +51,7 @@ static void build_hello(struct bytes *out, const struct echi_net_config *config,
     if (nonce) memcpy(hello.nonce, nonce, sizeof hello.nonce);
     snprintf(hello.address, sizeof hello.address, "%s", address);
     size_t len = echi_hello_store(&hello, body);
-    build(out, (struct echi_frame){.type = ECHI_FRAME_HELLO, .meta_len = (uint32_t)len}, body, NULL, sealer);
+    build(out, (struct echi_frame){.type = ECHI_FRAME_HELLO, .meta_len = (uint16_t)len}, body, NULL, sealer);
 }
 
 static void transcript_of(const struct bytes *hello, const struct bytes *challenge, uint8_t out[32]) {
@@ -78,7 +78,7 @@ static void page_frame(FILE *page, const char *name, struct bytes *out) {
 
 static void test_page(void **state) {
     (void)state;
-    static const struct echi_net_kind kinds[] = {{"note", 1, 16, 0, 0, 0}, {"push", 3, 8, 64, 0, 0}};
+    static const struct echi_net_kind kinds[] = {{"note", 16, 0, 0, 0, 0}, {"push", 8, 64, 0, 0, 3}};
     static const struct echi_net_fingerprint model = {"model", "lenet5"};
     struct echi_net_config config = {.rank = 1, .world = 2, .kinds = kinds, .n_kinds = 2, .fingerprints = &model, .n_fingerprints = 1};
     char path[256];
@@ -113,8 +113,9 @@ static void test_page(void **state) {
     build(&f[6].bytes, (struct echi_frame){.type = ECHI_FRAME_PEERS, .meta_len = 14}, "\x0d" "10.0.0.2:7001", NULL, &listener);
     build(&f[7].bytes, (struct echi_frame){.type = ECHI_FRAME_CONNECTED}, NULL, NULL, &caller);
     build(&f[8].bytes, (struct echi_frame){.type = ECHI_FRAME_READY}, NULL, NULL, &listener);
-    build(&f[9].bytes, (struct echi_frame){.type = ECHI_FRAME_CREDIT, .kind = 1, .total = 1}, NULL, NULL, &caller);
-    build(&f[10].bytes, (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = 1, .message = 7, .meta_len = 2, .chunk_len = 5, .total = 5},
+    build(&f[9].bytes, (struct echi_frame){.type = ECHI_FRAME_CREDIT, .kind = 1, .name = 1, .offset = 1, .total = 1}, NULL, NULL, &caller);
+    build(&f[10].bytes,
+          (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = 1, .name = 2, .message = 7, .meta_len = 2, .chunk_len = 5, .total = 5},
           "ab", "\1\2\3\4\5", &listener);
     build(&f[11].bytes, (struct echi_frame){.type = ECHI_FRAME_GOODBYE}, NULL, NULL, &caller);
     build(&f[12].bytes, (struct echi_frame){.type = ECHI_FRAME_REFUSE, .meta_len = 6}, "\x09\0\0\0no", NULL, &listener);
@@ -667,7 +668,7 @@ static void test_large_claims(void **state) {
     struct real zero;
     start_real(&zero, 0, NULL, "127.0.0.1:0");
     static const struct echi_frame claims[] = {
-        {.type = ECHI_FRAME_HELLO, .meta_len = UINT32_MAX},
+        {.type = ECHI_FRAME_HELLO, .meta_len = UINT16_MAX},
         {.type = ECHI_FRAME_HELLO, .meta_len = 1025},
         {.type = ECHI_FRAME_PEERS, .meta_len = 4097},
         {.type = ECHI_FRAME_PROOF, .meta_len = 33},
@@ -848,9 +849,9 @@ static void test_drop(void **state) {
         assert_int_equal(echi_net_poll(net[turn % 2], echi_now() + 5 * MS, e, 4, &count, &err), ECH_OK);
         ready += count > 0 && e[0].type == ECHI_NET_READY;
     }
-    assert_int_equal(echi_net_post(net[0], 1, PUSH, place, sizeof place, 0, &err), ECH_OK);
-    for (int i = 0; i < 3; i++) assert_int_equal(echi_net_send(net[1], 0, NOTE, "n", 1, NULL, 0, 0, &err), ECH_OK);
-    assert_int_equal(echi_net_send(net[1], 0, PUSH, "p", 1, out, sizeof out, 0, &err), ECH_OK);
+    assert_int_equal(echi_net_post(net[0], 1, PUSH, 0, place, sizeof place, 0, &err), ECH_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(send_kind(net[1], 0, NOTE, "n", 1, NULL, 0, 0, &err), ECH_OK);
+    assert_int_equal(send_kind(net[1], 0, PUSH, "p", 1, out, sizeof out, 0, &err), ECH_OK);
     for (int turn = 0; turn < 20; turn++) assert_int_equal(echi_net_poll(net[1], 0, e, 4, &count, &err), ECH_OK);
     assert_int_equal(echi_net_poll(net[0], echi_now() + LONG, e, 1, &count, &err), ECH_OK); /* one of three is told of */
     assert_true(count == 1 && e[0].type == ECHI_NET_MESSAGE);
@@ -865,7 +866,7 @@ static void test_drop(void **state) {
         }
     }
     assert_int_equal(lost, 1);
-    assert_int_equal(echi_net_send(net[0], 1, NOTE, "n", 1, NULL, 0, 0, &err), ECH_E_PEER_LOST);
+    assert_int_equal(send_kind(net[0], 1, NOTE, "n", 1, NULL, 0, 0, &err), ECH_E_PEER_LOST);
     echi_net_drop(net[0], 1, "again");
     echi_net_close(net[0], 0), echi_net_close(net[1], 0);
     echi_net_hub_destroy(hub);

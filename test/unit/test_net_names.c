@@ -48,7 +48,7 @@ static void name_service(int failures, int code, bool answers) {
     atomic_store(&silent, !answers);
 }
 
-static const struct echi_net_kind kind = {.name = "note", .priority = 1, .meta_cap = 8};
+static const struct echi_net_kind kind = {.name = "note", .meta_cap = 8};
 
 static ech_status open_node(int rank, const char *coordinator, int64_t patience, struct echi_net **out, struct ech_error *err) {
     const struct echi_net_config config = {.rank = rank, .world = 2, .kinds = &kind, .n_kinds = 1, .coordinator = coordinator,

@@ -71,7 +71,8 @@ static void say(const struct echi_msg *m, const void *payload, size_t len) {
     uint8_t meta[ECHI_MSG_MAX];
     const size_t size = echi_msg_encode(m, meta, sizeof meta);
     assert_true(size > 0);
-    assert_int_equal(echi_net_send(t.net, 1, m->kind, meta, size, payload, len, 0, NULL), ECH_OK);
+    const struct echi_net_message out = {.kind = m->kind, .meta = meta, .meta_len = size, .payload = payload, .payload_len = len};
+    assert_int_equal(echi_net_send(t.net, 1, &out, NULL), ECH_OK);
 }
 
 /* Rank 1 owns what both train. */
@@ -86,7 +87,8 @@ static void say_plan(void) {
     plan.parts.part[0].count += t.more;
     const size_t len = echi_plan_encode(&plan, body + 2, sizeof body - 2);
     assert_true(len > 0);
-    assert_int_equal(echi_net_send(t.net, 1, ECHI_KIND_PLAN, body, 2 + len, NULL, 0, 0, NULL), ECH_OK);
+    const struct echi_net_message out = {.kind = ECHI_KIND_PLAN, .meta = body, .meta_len = 2 + len};
+    assert_int_equal(echi_net_send(t.net, 1, &out, NULL), ECH_OK);
 }
 
 /* Rank 1 joins, measures, and has its plan; `lie` (NULL: the plan was one) is said to it, and it must answer with a fault that says

@@ -33,8 +33,8 @@ def seal(key, sequence, head, body):   # 2.8, the body as it is
     return poly1305(one_time, head + pad(head) + body + pad(body) + struct.pack('<QQ', len(head), len(body)))
 
 HELLO, REFUSE, PEERS, CONNECTED, READY, DATA, CREDIT, GOODBYE, CHALLENGE, PROOF = range(1, 11)
-def frame(kind_of_frame, body=b'', sealer=None, kind=0, message=0, chunk=b'', offset=0, total=0):
-    head = b'ECHN' + struct.pack('<BBBBIIIIQQ', 3, kind_of_frame, kind, 0, 1, message, len(body), len(chunk), offset, total)
+def frame(kind_of_frame, body=b'', sealer=None, kind=0, name=0, message=0, chunk=b'', offset=0, total=0):
+    head = b'ECHN' + struct.pack('<BBBBIIHHIQQ', 4, kind_of_frame, kind, 0, 1, message, len(body), name, len(chunk), offset, total)
     tag = b'\0' * 16
     if sealer:
         tag = seal(sealer[0], sealer[1], head, body + chunk)
@@ -43,8 +43,8 @@ def frame(kind_of_frame, body=b'', sealer=None, kind=0, message=0, chunk=b'', of
 
 text = lambda s: bytes([len(s)]) + s.encode()
 def hello(authenticator, nonce, rank, address):
-    kinds = b''.join(name + b'\0' + struct.pack('<BIQf', priority, meta, payload, 0)
-                     for name, priority, meta, payload in ((b'note', 1, 16, 0), (b'push', 3, 8, 64)))
+    kinds = b''.join(name + b'\0' + struct.pack('<HIQf', names, meta, payload, 0)
+                     for name, names, meta, payload in ((b'note', 1, 16, 0), (b'push', 3, 8, 64)))
     prints = (('messages', hashlib.sha256(kinds).hexdigest()), ('model', 'lenet5'))
     return (bytes([authenticator]) + nonce + struct.pack('<HH', rank, 2) + text(address) + bytes([len(prints)]) +
             b''.join(text(a) + text(b) for a, b in prints))
@@ -54,17 +54,17 @@ out = [('plain hello', frame(HELLO, hello(0, bytes(32), 1, '10.0.0.2:7001')))]
 caller_hello = frame(HELLO, hello(1, caller_nonce, 1, '10.0.0.2:7001'))
 challenge = frame(CHALLENGE, listener_nonce)
 transcript = hashlib.sha256(caller_hello + challenge).digest()
-root = hkdf_extract(b'echelon 3 root', key)
-proof_key = hkdf_expand(root, b'echelon 3 proof')
+root = hkdf_extract(b'echelon 4 root', key)
+proof_key = hkdf_expand(root, b'echelon 4 proof')
 connection = hkdf_extract(transcript, root)
-proof = lambda side: hmac.new(proof_key, b"echelon 3 %s's proof" % side + transcript, hashlib.sha256).digest()
-caller, listener = ([hkdf_expand(connection, b"echelon 3 %s's frames, plain" % side), 0] for side in (b'caller', b'listener'))
+proof = lambda side: hmac.new(proof_key, b"echelon 4 %s's proof" % side + transcript, hashlib.sha256).digest()
+caller, listener = ([hkdf_expand(connection, b"echelon 4 %s's frames, plain" % side), 0] for side in (b'caller', b'listener'))
 out += [('hello', caller_hello), ('challenge', challenge), ("caller's proof", frame(PROOF, proof(b'caller'))),
         ("listener's proof", frame(PROOF, proof(b'listener'))),
         ("listener's hello", frame(HELLO, hello(1, listener_nonce, 0, '10.0.0.1:7000'), listener)),
         ('peers', frame(PEERS, text('10.0.0.2:7001'), listener)), ('connected', frame(CONNECTED, sealer=caller)),
-        ('ready', frame(READY, sealer=listener)), ('credit', frame(CREDIT, sealer=caller, kind=1, total=1)),
-        ('data', frame(DATA, b'ab', listener, kind=1, message=7, chunk=b'\1\2\3\4\5', total=5)),
+        ('ready', frame(READY, sealer=listener)), ('credit', frame(CREDIT, sealer=caller, kind=1, name=1, offset=1, total=1)),
+        ('data', frame(DATA, b'ab', listener, kind=1, name=2, message=7, chunk=b'\1\2\3\4\5', total=5)),
         ('goodbye', frame(GOODBYE, sealer=caller)),
         ('refuse', frame(REFUSE, struct.pack('<I', 9) + b'no', listener))]
 if __name__ == '__main__':

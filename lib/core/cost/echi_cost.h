@@ -75,13 +75,13 @@ void echi_cost_hold(struct echi_cost *cost, int host, bool hold);
 double echi_cost_slow(const struct echi_cost *cost, int host);
 
 /* ---- links ---- */
-#define ECHI_COST_PRIORITIES 8
 /* Bytes of others that the most urgent messages find before them on the way in, at most: what a switch holds for a port. Senders have
  * the rest back, and send it behind what is urgent. */
 #define ECHI_COST_BUFFER (256 * 1024)
 #define ECHI_COST_CHUNK 65536   /* bytes after which a message gives way, as those of net do */
 /* `bytes` with all that goes over the wire. Not queued before `not_before`. To the sender itself it takes no time: it arrives, and is
- * then sent. Messages of one priority from one host to another arrive in the order in which they are queued. */
+ * then sent. priority: 0 the most urgent, 65,535 the least. Messages of one priority from one host to another arrive in the order in
+ * which they are queued. */
 void echi_cost_send(struct echi_cost *cost, int from, int to, int priority, uint64_t bytes, int64_t not_before, uint64_t cookie);
 int64_t echi_cost_delay(const struct echi_cost *cost, int from, int to);   /* ns that the shortest message takes at least */
 

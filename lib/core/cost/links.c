@@ -16,8 +16,7 @@
 void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed) {
     struct echi_cost_link *l = &c->link[host];
     const struct echi_host *h = &c->hosts->host[host];
-    for (int p = 0; p < ECHI_COST_PRIORITIES; p++) l->first[p] = l->last[p] = ECHI_NOTHING;
-    l->sending = ECHI_NOTHING;
+    l->first = l->last = l->sending = ECHI_NOTHING;
     l->ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
     l->ns_per_message = io.message * 1e9 / io_speed;
     l->ns_per_copy = io.byte * 1e9 / io_speed;
@@ -43,11 +42,10 @@ static void expect_out(struct echi_cost *c, int host) {
 
 static void start(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
-    if (l->waiting == 0) return;
-    const int p = __builtin_ctz(l->waiting);
-    l->sending = l->first[p];
-    l->first[p] = parcel_at(c, l->sending)->next;
-    if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
+    if (l->first == ECHI_NOTHING) return;
+    l->sending = l->first;
+    l->first = parcel_at(c, l->sending)->next;
+    if (l->first == ECHI_NOTHING) l->last = ECHI_NOTHING;
     l->began = c->now;
     l->stretch = parcel_at(c, l->sending)->left;
     expect_out(c, host);
@@ -64,17 +62,29 @@ static void give_way(struct echi_cost *c, int host) {
     expect_out(c, host);
 }
 
+/* Behind all that are more urgent; of equals the first, or the last. Mostly it is the last of all. */
+static void insert(struct echi_cost *c, uint32_t id, bool before_equals) {
+    struct echi_parcel *p = parcel_at(c, id);
+    struct echi_cost_link *l = &c->link[p->from];
+    const int least = p->priority + !before_equals;   /* what it goes in front of has this priority at least */
+    uint32_t before = l->last;
+    if (before != ECHI_NOTHING && parcel_at(c, before)->priority >= least) {
+        before = ECHI_NOTHING;
+        for (uint32_t i = l->first; parcel_at(c, i)->priority < least; i = parcel_at(c, i)->next) before = i;
+    }
+    uint32_t *link = before == ECHI_NOTHING ? &l->first : &parcel_at(c, before)->next;
+    p->next = *link;
+    *link = id;
+    if (p->next == ECHI_NOTHING) l->last = id;
+}
+
 static void enqueue(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->from];
-    p->next = ECHI_NOTHING;
     p->follows = l->queued_to == 1 + p->to && l->queued_at == c->now;
     l->queued_to = 1 + p->to;
     l->queued_at = c->now;
-    if (l->waiting & 1u << p->priority) parcel_at(c, l->last[p->priority])->next = id;
-    else l->first[p->priority] = id;
-    l->last[p->priority] = id;
-    l->waiting |= 1u << p->priority;
+    insert(c, id, false);
     if (l->sending == ECHI_NOTHING) start(c, p->from);
     else if (p->priority < parcel_at(c, l->sending)->priority) give_way(c, p->from);
 }
@@ -84,7 +94,7 @@ void echi_cost_send(struct echi_cost *c, int from, int to, int priority, uint64_
     const uint32_t id = echi_cost_new(c, &c->parcels);
     if (id == ECHI_NOTHING) return;
     *parcel_at(c, id) = (struct echi_parcel){.cookie = cookie, .bytes = bytes, .left = bytes, .from = (uint16_t)from, .to = (uint16_t)to,
-        .priority = (uint8_t)(priority < ECHI_COST_PRIORITIES ? priority : ECHI_COST_PRIORITIES - 1)};
+        .priority = (uint16_t)(priority < UINT16_MAX ? priority : UINT16_MAX)};
     if (from == to || not_before > c->now) echi_cost_due(c, not_before, ECHI_DUE_QUEUE, id, 0);
     else enqueue(c, id);
 }
@@ -168,10 +178,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
     p->part = l->stretch;
     if (p->left > 0) {   /* the first again of its priority */
         leave_in_part(c, p, l->stretch);
-        p->next = l->waiting & 1u << p->priority ? l->first[p->priority] : ECHI_NOTHING;
-        if (p->next == ECHI_NOTHING) l->last[p->priority] = id;
-        l->first[p->priority] = id;
-        l->waiting |= 1u << p->priority;
+        insert(c, id, true);
         start(c, host);
         return false;
     }
@@ -226,11 +233,9 @@ void echi_cost_link_kill(struct echi_cost *c, int host) {
     l->turn++;
     if (l->sending != ECHI_NOTHING) echi_records_give(&c->parcels, l->sending);
     l->sending = ECHI_NOTHING;
-    for (int p = 0; p < ECHI_COST_PRIORITIES; p++)
-        while (l->waiting & 1u << p) {
-            const uint32_t id = l->first[p];
-            l->first[p] = parcel_at(c, id)->next;
-            if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
-            echi_records_give(&c->parcels, id);
-        }
+    for (uint32_t id = l->first, next; id != ECHI_NOTHING; id = next) {
+        next = parcel_at(c, id)->next;
+        echi_records_give(&c->parcels, id);
+    }
+    l->first = l->last = ECHI_NOTHING;
 }

@@ -4,49 +4,49 @@
 #define ECHI_MESSAGE_H
 #include "echi_lease.h"
 
-/* X(NAME, "name", priority, carries a payload) in wire order: append only. */
+/* X(NAME, "name", carries a payload) in wire order: append only. */
 #define ECHI_KIND_LIST(X)                                                                                              \
-    X(HEARTBEAT, "heartbeat", 0, 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
-    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times */                                             \
-    X(PLAN, "plan", 0, 0)             /* coordinator -> node */                                                         \
-    X(READY, "ready", 0, 0)           /* node -> coordinator: my roles stand */                                         \
-    X(STARTED, "started", 0, 0)       /* owner, head -> coordinator: I have the initial weights */                      \
-    X(LEASE, "lease", 0, 0)           /* coordinator -> worker */                                                       \
-    X(APPLIED, "applied", 0, 0)       /* owner -> coordinator: the lease is in */                                       \
-    X(HOLD, "hold", 0, 0)             /* coordinator -> node: start no task */                                          \
-    X(HELD, "held", 0, 0)             /* node -> coordinator: no task runs */                                           \
-    X(RELEASE, "release", 0, 0)       /* coordinator -> node */                                                         \
-    X(ASK, "ask", 0, 0)               /* coordinator -> owner, head, worker: send me your layers. worker -> coordinator: the    \
+    X(HEARTBEAT, "heartbeat", 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
+    X(MEASURED, "measured", 0)     /* node -> coordinator: step times */                                             \
+    X(PLAN, "plan", 0)             /* coordinator -> node */                                                         \
+    X(READY, "ready", 0)           /* node -> coordinator: my roles stand */                                         \
+    X(STARTED, "started", 0)       /* owner, head -> coordinator: I have the initial weights */                      \
+    X(LEASE, "lease", 0)           /* coordinator -> worker */                                                       \
+    X(APPLIED, "applied", 0)       /* owner -> coordinator: the lease is in */                                       \
+    X(HOLD, "hold", 0)             /* coordinator -> node: start no task */                                          \
+    X(HELD, "held", 0)             /* node -> coordinator: no task runs */                                           \
+    X(RELEASE, "release", 0)       /* coordinator -> node */                                                         \
+    X(ASK, "ask", 0)               /* coordinator -> owner, head, worker: send me your layers. worker -> coordinator: the    \
                                          newest weights here, asked for as such, have so many samples in them */               \
-    X(DRAIN, "drain", 0, 0)           /* coordinator -> owner: no lease is out */                                       \
-    X(DRAINED, "drained", 0, 0)       /* owner -> coordinator: all owners have my complete state */                     \
-    X(STATE_ACK, "state_ack", 0, 0)   /* owner -> owner */                                                              \
-    X(FAULT, "fault", 0, 0)           /* node -> coordinator: I cannot go on */                                         \
-    X(END, "end", 0, 0)               /* coordinator -> node: the run is over */                                        \
-    X(STATS, "stats", 0, 0)           /* node -> coordinator: bytes sent */                                             \
-    X(ACT_GRAD, "activation_grad", 1, 1) /* head -> worker: rows [n][cut_width] */                                      \
-    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
-    X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
-    X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one part (echi_part.h), the last part first */    \
-    X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
-    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
-    X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
-    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants this node to leave, or (flag) the run to end */ \
-    X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY.     \
+    X(DRAIN, "drain", 0)           /* coordinator -> owner: no lease is out */                                       \
+    X(DRAINED, "drained", 0)       /* owner -> coordinator: all owners have my complete state */                     \
+    X(STATE_ACK, "state_ack", 0)   /* owner -> owner */                                                              \
+    X(FAULT, "fault", 0)           /* node -> coordinator: I cannot go on */                                         \
+    X(END, "end", 0)               /* coordinator -> node: the run is over */                                        \
+    X(STATS, "stats", 0)           /* node -> coordinator: bytes sent */                                             \
+    X(ACT_GRAD, "activation_grad", 1) /* head -> worker: rows [n][cut_width] */                                      \
+    X(ACT, "activation", 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
+    X(WEIGHTS, "weights", 1)       /* owner -> worker: a snapshot of its layers */                                   \
+    X(PUSH, "push", 1)             /* worker -> owner: gradient of one part (echi_part.h), the last part first */    \
+    X(STATE, "state", 1)           /* owner -> owner: the sum of a group's changes */                                \
+    X(PARAMS, "params", 1)         /* initial, measured and final weights, to and from the coordinator */            \
+    X(ENTER, "enter", 0)           /* worker -> owner: I hold a lease again, this one */                                  \
+    X(STOP, "stop", 0)             /* node -> coordinator: my user wants this node to leave, or (flag) the run to end */ \
+    X(LOST, "lost", 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY.     \
                                          `group` 1: and the run ends with it: no role is told */                               \
-    X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
+    X(REVOKE, "revoke", 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
-    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
+    X(REVOKED, "revoked", 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
                                          `group`, whose owner is lost, has this version and these marks. worker -> coordinator:  \
                                          I have moved, and had not begun this lease of the owner before */                     \
-    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
-    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */       \
-    X(NORM, "norm", 1, 1)             /* worker -> owner: what a batch-norm sums over the samples of its lease */       \
-    X(NORM_ALL, "norm_all", 1, 1)     /* owner -> worker: the same of all leases that are computed together */         \
-    X(PROBE, "probe", 0, 0)           /* node -> node: what is sent to measure their link (drive/live/echi_links.h) */
+    X(FROZEN, "frozen", 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
+    X(REGROUP, "regroup", 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */       \
+    X(NORM, "norm", 1)             /* worker -> owner: what a batch-norm sums over the samples of its lease */       \
+    X(NORM_ALL, "norm_all", 1)     /* owner -> worker: the same of all leases that are computed together */         \
+    X(PROBE, "probe", 0)           /* node -> node: what is sent to measure their link (drive/live/echi_links.h) */
 
 enum echi_kind {
-#define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
+#define ECHI_KIND_ENUM(name, text, payload) ECHI_KIND_##name,
     ECHI_KIND_LIST(ECHI_KIND_ENUM)
 #undef ECHI_KIND_ENUM
     ECHI_KINDS
@@ -55,7 +55,6 @@ enum echi_kind {
 #define ECHI_KINDS_MAX 64
 _Static_assert(ECHI_KINDS <= ECHI_KINDS_MAX, "a kind too many");
 const char *echi_kind_name(int kind);
-int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
 bool echi_kind_has_body(int kind);      /* bytes of its own follow the two roles: step times, a plan, statistics, a probe */
 bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which the message names */

@@ -6,14 +6,13 @@
 
 #include <string.h>
 
-static const struct { const char *name; uint8_t priority, payload; } kinds[ECHI_KINDS] = {
-#define ROW(name, text, priority, payload) [ECHI_KIND_##name] = {text, priority, payload},
+static const struct { const char *name; bool payload; } kinds[ECHI_KINDS] = {
+#define ROW(name, text, payload) [ECHI_KIND_##name] = {text, payload},
     ECHI_KIND_LIST(ROW)
 #undef ROW
 };
 
 const char *echi_kind_name(int kind) { return kind >= 0 && kind < ECHI_KINDS ? kinds[kind].name : NULL; }
-int echi_kind_priority(int kind) { return kind >= 0 && kind < ECHI_KINDS ? kinds[kind].priority : 7; }
 bool echi_kind_has_payload(int kind) { return kind >= 0 && kind < ECHI_KINDS && kinds[kind].payload; }
 
 /* Which fields a kind carries, so that encoding and decoding cannot drift apart. */

@@ -6,7 +6,7 @@
 #include "echi_net.h"
 
 /* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
- * (kinds, posts, order) and never touches a socket. I/O thread only. */
+ * (kinds, names, posts, order) and never touches a socket. I/O thread only. */
 struct echi_wire;
 /* The table of message kinds for this job among so many nodes: nobody accepts more than what a message of the kind can need. */
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]);
@@ -19,9 +19,9 @@ const char *echi_wire_address(const struct echi_wire *wire);
 ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
                           struct ech_error *err);
 void echi_wire_wake(struct echi_wire *wire);   /* any thread */
-ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
-ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                          size_t len, uint64_t cookie, struct ech_error *err);
+ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
+                          struct ech_error *err);
+ech_status echi_wire_send(struct echi_wire *wire, int peer, const struct echi_net_message *message, struct ech_error *err);
 /* As echi_net_drop. From now on a payload sent to this peer comes back as SENT at the next poll. */
 void echi_wire_drop(struct echi_wire *wire, int peer);
 void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);

@@ -3,6 +3,7 @@
 #include "echi_node.h"
 #include "echi_checkpoint.h"
 #include "echi_error.h"
+#include "echi_priority.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,8 +50,10 @@ static void settle(struct echi_node *n, ech_status status, const struct ech_erro
 static void send_message(struct echi_node *n, int to, const struct echi_msg *m, const void *payload, size_t len, uint64_t cookie) {
     uint8_t meta[ECHI_MSG_MAX];
     size_t size = echi_msg_encode(m, meta, sizeof meta);
+    const struct echi_net_message out = {.kind = m->kind, .priority = echi_msg_priority(m), .meta = meta, .meta_len = size,
+                                         .payload = payload, .payload_len = len, .cookie = cookie};
     struct ech_error why;
-    ech_status status = size ? echi_wire_send(n->wire, to, m->kind, meta, size, payload, len, cookie, &why)
+    ech_status status = size ? echi_wire_send(n->wire, to, &out, &why)
                              : echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message does not fit", echi_kind_name(m->kind));
     settle(n, status, &why);
 }
@@ -63,8 +66,9 @@ void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum
 void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
     uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
     memcpy(meta + 2, body, len);
+    const struct echi_net_message out = {.kind = (int)kind, .meta = meta, .meta_len = 2 + len};
     struct ech_error why;
-    ech_status status = echi_wire_send(n->wire, to, (int)kind, meta, 2 + len, NULL, 0, 0, &why);
+    ech_status status = echi_wire_send(n->wire, to, &out, &why);
     settle(n, status, &why);
 }
 
@@ -107,7 +111,8 @@ static void post_bytes(struct echi_node *n, const struct echi_action *a, enum ec
     size_t room;
     uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
     struct ech_error why;
-    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, base + at, len, cookie_of(role, a->slot), &why)
+    const uint64_t cookie = cookie_of(role, a->slot);
+    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, 0, base + at, len, cookie, &why)
                         : echi_fail(&why, ECH_E_INTERNAL, "run.post", "a %s message has no slot to come to", echi_kind_name(a->kind));
     settle(n, status, &why);
 }

@@ -10,8 +10,8 @@
 
 #define LOCAL_MAX 512    /* messages to oneself waiting, and posts for them; roles have far fewer out */
 
-struct local_message { int kind; size_t meta_len, len; uint64_t cookie; const void *payload; uint8_t *meta; };
-struct local_post { int kind; void *buffer; size_t cap; uint64_t cookie; };
+struct local_message { struct echi_net_message m; uint8_t *meta; };   /* m.meta is `meta` */
+struct local_post { int kind, name; void *buffer; size_t cap; uint64_t cookie; };
 
 struct echi_wire {
     struct echi_net *net;
@@ -52,7 +52,7 @@ _Static_assert(ECHI_KINDS_MAX == ECHI_NET_KINDS_MAX, "net takes as many kinds as
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]) {
     for (int k = 0; k < ECHI_KINDS; k++) {
         const uint64_t cap = payload_cap(job, k);
-        out[k] = (struct echi_net_kind){.name = echi_kind_name(k), .priority = (uint8_t)echi_kind_priority(k),
+        out[k] = (struct echi_net_kind){.name = echi_kind_name(k),
             .meta_cap = echi_kind_meta_cap(k, world), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX,
             .payload_least = cap > 0};   /* none of ours comes without the payload that it is about */
     }
@@ -122,46 +122,44 @@ uint64_t echi_wire_bytes_from(const struct echi_wire *w, int peer) { return echi
 int echi_wire_waiting(const struct echi_wire *w, int peer, int kind, bool *out_for_credit) {
     if (peer != w->rank) return echi_net_waiting(w->net, peer, kind, out_for_credit);
     int count = 0;
-    for (int i = 0; i < w->messages; i++) count += w->message[i]->kind == kind;
+    for (int i = 0; i < w->messages; i++) count += w->message[i]->m.kind == kind;
     *out_for_credit = count > 0;
     return count;
 }
 
 void echi_wire_drop(struct echi_wire *w, int peer) { echi_net_drop(w->net, peer, "was declared lost"); }
 
-ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
-    if (peer != w->rank) return echi_net_post(w->net, peer, kind, buffer, cap, cookie, err);
+ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
+                          struct ech_error *err) {
+    if (peer != w->rank) return echi_net_post(w->net, peer, kind, name, buffer, cap, cookie, err);
     if (w->posts == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.post", "too many places posted for messages to oneself");
-    w->post[w->posts++] = (struct local_post){kind, buffer, cap, cookie};
+    w->post[w->posts++] = (struct local_post){kind, name, buffer, cap, cookie};
     return ECH_OK;
 }
 
-ech_status echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len,
-                          uint64_t cookie, struct ech_error *err) {
+ech_status echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_message *message, struct ech_error *err) {
     if (peer != w->rank) {
-        ech_status status = echi_net_send(w->net, peer, kind, meta, meta_len, payload, len, cookie, err);
-        if (status != ECH_E_PEER_LOST || len == 0) return status;
+        ech_status status = echi_net_send(w->net, peer, message, err);
+        if (status != ECH_E_PEER_LOST || message->payload_len == 0) return status;
         if (w->n_back == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many messages to nodes that are gone");
         w->back[w->n_back].peer = peer;
-        w->back[w->n_back++].cookie = cookie;
+        w->back[w->n_back++].cookie = message->cookie;
         return ECH_OK;
     }
-    struct local_message *m = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
-    if (!m || meta_len > w->meta_max) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
-    m->kind = kind;
-    m->meta_len = meta_len;
-    memcpy(m->meta, meta, meta_len);
-    m->payload = payload;
-    m->len = len;
-    m->cookie = cookie;
+    struct local_message *l = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
+    if (!l || message->meta_len > w->meta_max)
+        return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
+    memcpy(l->meta, message->meta, message->meta_len);
+    l->m = *message;
+    l->m.meta = l->meta;
     w->messages++;
     return ECH_OK;
 }
 
-/* Takes the first post for `kind`; false when there is none. */
-static bool take_post(struct echi_wire *w, int kind, struct local_post *out) {
+/* Takes the first post for a message's kind and name; false when there is none. */
+static bool take_post(struct echi_wire *w, const struct echi_net_message *m, struct local_post *out) {
     for (int i = 0; i < w->posts; i++) {
-        if (w->post[i].kind != kind) continue;
+        if (w->post[i].kind != m->kind || w->post[i].name != m->name) continue;
         *out = w->post[i];
         memmove(&w->post[i], &w->post[i + 1], (size_t)(--w->posts - i) * sizeof w->post[0]);
         return true;
@@ -169,27 +167,29 @@ static bool take_post(struct echi_wire *w, int kind, struct local_post *out) {
     return false;
 }
 
-/* Hands out what can be delivered, in order within each kind. Each takes at most two events: MESSAGE and SENT. */
+/* Hands out what can be delivered, in order within each kind and name: where one waits for a post there is none for those behind it
+ * either. Each takes at most two events: MESSAGE and SENT. */
 static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int cap, int *count, struct ech_error *err) {
-    bool blocked[ECHI_NET_KINDS_MAX] = {false};
     for (int i = 0; i < w->messages && *count + 2 <= cap;) {
-        struct local_message *m = w->message[i];
+        struct local_message *l = w->message[i];
+        const struct echi_net_message *m = &l->m;
         struct local_post post = {0};
-        if (blocked[m->kind] || (m->len > 0 && !take_post(w, m->kind, &post))) {
-            blocked[m->kind] = true;
+        if (m->payload_len > 0 && !take_post(w, m, &post)) {
             i++;
             continue;
         }
-        if (m->len > post.cap && m->len > 0)
-            return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room", m->len,
-                             post.cap);
-        if (m->len) memcpy(post.buffer, m->payload, m->len);
-        out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_MESSAGE, .peer = w->rank, .kind = m->kind, .meta = m->meta,
-            .meta_len = m->meta_len, .payload = post.buffer, .payload_len = m->len, .cookie = post.cookie};
-        if (m->len) out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->rank, .kind = m->kind, .cookie = m->cookie};
+        if (m->payload_len > post.cap)
+            return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room",
+                             m->payload_len, post.cap);
+        if (m->payload_len) memcpy(post.buffer, m->payload, m->payload_len);
+        out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_MESSAGE, .peer = w->rank, .kind = m->kind, .name = m->name,
+            .meta = l->meta, .meta_len = m->meta_len, .payload = post.buffer, .payload_len = m->payload_len, .cookie = post.cookie};
+        if (m->payload_len)
+            out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->rank, .kind = m->kind, .name = m->name,
+                .cookie = m->cookie};
         /* The message's room moves behind those that wait, where it rests until the next poll. */
         memmove(&w->message[i], &w->message[i + 1], (size_t)(LOCAL_MAX - 1 - i) * sizeof w->message[0]);
-        w->message[LOCAL_MAX - 1] = m;
+        w->message[LOCAL_MAX - 1] = l;
         w->messages--;
         w->n_given++;
     }

@@ -18,6 +18,7 @@ struct echi_flight {
     uint32_t next;                    /* of those that wait for the same places */
     uint16_t from, to;
     uint8_t kind, role;               /* role: who sends it, and hears that it is sent */
+    uint16_t priority;
     struct echi_slot slot, place;     /* with a payload: where it comes from, where it goes to */
     bool payload;
     uint32_t meta_len;

@@ -2,6 +2,7 @@
  * Events into roles, and their actions made true. The live driver's half of this is lib/drive/live/node_actions.c. */
 #include "echi_sim.h"
 #include "echi_error.h"
+#include "echi_priority.h"
 #include "echi_ratio.h"
 
 #include <stdio.h>
@@ -36,7 +37,7 @@ static struct echi_flight *new_flight(struct echi_sim *s, int from, int to, int 
 static void depart(struct echi_sim *s, uint32_t id) {
     const struct echi_flight *f = echi_records_at(&s->flights, id);
     echi_sim_count(s, f);
-    echi_cost_send(s->cost, f->from, f->to, echi_kind_priority(f->kind), echi_sim_wire_bytes(f->meta_len, 0), 0, id);
+    echi_cost_send(s->cost, f->from, f->to, f->priority, echi_sim_wire_bytes(f->meta_len, 0), 0, id);
 }
 
 /* What a coded message comes to where nothing is computed. */
@@ -78,6 +79,7 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
     struct echi_flight *f = new_flight(s, from, to, m->kind, len, &id);
     if (!f) return;
     memcpy(f->more ? f->more : f->meta, meta, len);
+    f->priority = echi_msg_priority(m);
     const bool payload = echi_kind_has_payload(m->kind);
     if (len == 0 || (payload && !find_payload(s, f, m, slot))) {
         echi_fail(s->err, ECH_E_INTERNAL, "sim.send", "rank %d's %s message does not fit, or has no slot to send from", from,

@@ -86,7 +86,7 @@ static void match(struct echi_sim *s, struct echi_channel *c) {
         f->place = p->slot;
         copy(s, f);
         echi_sim_count(s, f);
-        echi_cost_send(s->cost, f->from, f->to, echi_kind_priority(f->kind), echi_sim_wire_bytes(f->meta_len, f->len), heard, id);
+        echi_cost_send(s->cost, f->from, f->to, f->priority, echi_sim_wire_bytes(f->meta_len, f->len), heard, id);
         if (--p->left > 0) continue;
         c->post_first = p->next;
         echi_records_give(&s->posts, place);
