@@ -854,10 +854,10 @@ static void late_hosts_delay_the_start(void **state) {
 /* --------------------------------------------------- places, by themselves */
 
 static struct echi_sim *bare;
-static uint32_t wait_for_place(int from, int to) {
+static uint32_t wait_for_place(int from, int to, int name) {
     const uint32_t id = echi_records_take(&bare->flights);
     struct echi_flight *f = echi_records_at(&bare->flights, id);
-    *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .payload = true,
+    *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .name = (uint16_t)name, .payload = true,
                               .role = ECHI_ROLE_WORKER, .len = 100};
     echi_sim_wait_for_place(bare, id);
     return id;
@@ -879,7 +879,8 @@ static uint32_t next_sent(int64_t *at) {
     return ECHI_NOTHING;
 }
 
-/* A payload leaves when its sender can know of a place; a push has one for each part; a loss frees places, and gives back what waits. */
+/* A payload leaves when its sender can know of a place of its name; a push has one for each part;
+ * a loss frees places, and gives back what waits. */
 static void places_and_credits(void **state) {
     (void)state;
     int64_t at;
@@ -893,24 +894,26 @@ static void places_and_credits(void **state) {
     echi_records_init(&bare->posts, sizeof(struct echi_post), echi_sim_heap);
     bare->cost = echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, 1, echi_sim_heap);
     assert_non_null(bare->cost);
-    const uint32_t first = wait_for_place(0, 1), second = wait_for_place(0, 1), third = wait_for_place(0, 1);
+    const uint32_t first = wait_for_place(0, 1, 1), second = wait_for_place(0, 1, 0), third = wait_for_place(0, 1, 0);
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
     post_push(1, 0, 2);
     assert_int_equal(next_sent(&at), first);
     assert_int_equal(at, 30000000);          /* the credit has come */
     assert_int_equal(next_sent(&at), second);
-    assert_int_equal(next_sent(&at), ECHI_NOTHING);   /* the third has no place */
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);   /* the third, a second of its name, has no place */
     post_push(1, 0, 1);
     post_push(1, 0, 1);                      /* one more place than messages */
     assert_int_equal(next_sent(&at), third);
     assert_int_equal(at, 60000000 + 30000000);        /* the last came at 60 ms */
-    const uint32_t to_two = wait_for_place(0, 2);
+    wait_for_place(0, 1, 1);                          /* the place that is left has another name */
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);
+    const uint32_t to_two = wait_for_place(0, 2, 0);
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
     echi_sim_forget(bare, 0, 2);
     assert_int_equal(next_sent(&at), to_two);         /* comes back at once, by a timer */
     assert_int_equal(echi_cost_now(bare->cost) - 1, at);
     echi_sim_forget(bare, 1, 0);             /* the place is gone */
-    wait_for_place(0, 1);
+    wait_for_place(0, 1, 0);
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
     bare->node[1].role.gone[0] = true;       /* and it takes none any more */
     post_push(1, 0, 1);

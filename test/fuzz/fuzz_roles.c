@@ -284,7 +284,7 @@ static bool may_arrive(int at) {
     const struct flight *f = &c.pool[c.order[at]];
     for (int i = 0; i < at; i++) {
         const struct flight *g = &c.pool[c.order[i]];
-        if (g->from == f->from && g->to == f->to && g->what == f->what && g->kind == f->kind && g->name == f->name) return false;
+        if (g->from == f->from && g->to == f->to && g->what == f->what && g->kind == f->kind) return false;   /* parts of a push, too */
     }
     if (f->what != MESSAGE || f->len == 0) return true;
     const struct post *to = place_of(&c.side[f->to], f->from, f->kind, f->name);

@@ -59,6 +59,9 @@ bool echi_kind_has_payload(int kind);
 bool echi_kind_has_body(int kind);      /* bytes of its own follow the two roles: step times, a plan, statistics, a probe */
 bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which the message names */
 bool echi_kind_of_part(int kind);       /* the same of one part */
+/* Messages of a kind have the names 0 to echi_kind_names - 1; a payload goes into the buffer that was posted under its name. A message
+ * that carries a part has the part's number. */
+int echi_kind_names(int kind);
 /* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
 uint32_t echi_kind_meta_cap(int kind, int world);
 
@@ -111,6 +114,7 @@ struct echi_msg {
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
 };
 #define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
+uint16_t echi_msg_name(const struct echi_msg *msg);
 size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);

@@ -63,6 +63,8 @@ static const uint16_t fields[ECHI_KINDS] = {
 
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
 bool echi_kind_of_part(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_PART; }
+int echi_kind_names(int kind) { return echi_kind_of_part(kind) ? ECHI_PARTS_MAX : 1; }
+uint16_t echi_msg_name(const struct echi_msg *m) { return echi_kind_of_part(m->kind) ? m->part : 0; }
 
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */
 static const uint16_t bodies[ECHI_KINDS] = {

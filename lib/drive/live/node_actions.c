@@ -50,8 +50,8 @@ static void settle(struct echi_node *n, ech_status status, const struct ech_erro
 static void send_message(struct echi_node *n, int to, const struct echi_msg *m, const void *payload, size_t len, uint64_t cookie) {
     uint8_t meta[ECHI_MSG_MAX];
     size_t size = echi_msg_encode(m, meta, sizeof meta);
-    const struct echi_net_message out = {.kind = m->kind, .priority = echi_msg_priority(m), .meta = meta, .meta_len = size,
-                                         .payload = payload, .payload_len = len, .cookie = cookie};
+    const struct echi_net_message out = {.kind = m->kind, .name = echi_msg_name(m), .priority = echi_msg_priority(m), .meta = meta,
+                                         .meta_len = size, .payload = payload, .payload_len = len, .cookie = cookie};
     struct ech_error why;
     ech_status status = size ? echi_wire_send(n->wire, to, &out, &why)
                              : echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message does not fit", echi_kind_name(m->kind));
@@ -107,14 +107,18 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
     send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
 }
 
-static void post_bytes(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
+static void post_named(struct echi_node *n, const struct echi_action *a, enum echi_role role, int name, size_t at, size_t len) {
     size_t room;
     uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
     struct ech_error why;
     const uint64_t cookie = cookie_of(role, a->slot);
-    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, 0, base + at, len, cookie, &why)
+    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, name, base + at, len, cookie, &why)
                         : echi_fail(&why, ECH_E_INTERNAL, "run.post", "a %s message has no slot to come to", echi_kind_name(a->kind));
     settle(n, status, &why);
+}
+
+static void post_bytes(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
+    post_named(n, a, role, 0, at, len);
 }
 
 static void do_post(struct echi_node *n, const struct echi_action *a) {
@@ -125,7 +129,7 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
         for (int part = echi_parts_before(&n->setup.plan.parts, n->setup.cut) - 1; part >= 0; part--) {
             m.part = (uint16_t)part;
             echi_node_extent(n, a->kind, &m, false, &at, &len);
-            post_bytes(n, a, ECHI_ROLE_OWNER, at, len);
+            post_named(n, a, ECHI_ROLE_OWNER, echi_msg_name(&m), at, len);
         }
         return;
     case ECHI_SLOT_WORKER_NORM_ALL: return post_bytes(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));

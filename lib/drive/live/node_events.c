@@ -354,7 +354,8 @@ static void log_change(struct echi_node *n, const struct echi_msg *m) {
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
     if (n->role.gone[e->peer]) return;   /* what was on its way */
-    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !lease_fits(n, &m.lease) || !payload_fits(n, e, &m))
+    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || e->name != echi_msg_name(&m) || !lease_fits(n, &m.lease) ||
+        !payload_fits(n, e, &m))
         return malformed(n, e);
     if (m.kind == ECHI_KIND_HEARTBEAT && m.to_role == ECHI_ROLE_NODE && m.from_role == ECHI_ROLE_NODE) return;   /* node_watch.c's own */
     if (m.kind == ECHI_KIND_PROBE)   /* for no role */

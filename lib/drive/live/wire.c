@@ -48,11 +48,12 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
 }
 
 _Static_assert(ECHI_KINDS_MAX == ECHI_NET_KINDS_MAX, "net takes as many kinds as a run may have");
+_Static_assert(ECHI_PARTS_MAX <= ECHI_NET_NAMES_MAX, "and a name for each part");
 
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]) {
     for (int k = 0; k < ECHI_KINDS; k++) {
         const uint64_t cap = payload_cap(job, k);
-        out[k] = (struct echi_net_kind){.name = echi_kind_name(k),
+        out[k] = (struct echi_net_kind){.name = echi_kind_name(k), .names = (uint16_t)echi_kind_names(k),
             .meta_cap = echi_kind_meta_cap(k, world), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX,
             .payload_least = cap > 0};   /* none of ours comes without the payload that it is about */
     }

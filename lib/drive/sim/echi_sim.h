@@ -18,7 +18,7 @@ struct echi_flight {
     uint32_t next;                    /* of those that wait for the same places */
     uint16_t from, to;
     uint8_t kind, role;               /* role: who sends it, and hears that it is sent */
-    uint16_t priority;
+    uint16_t name, priority;
     struct echi_slot slot, place;     /* with a payload: where it comes from, where it goes to */
     bool payload;
     uint32_t meta_len;
@@ -26,11 +26,11 @@ struct echi_flight {
     uint8_t *more;                    /* a long message, from malloc; else NULL */
     uint8_t meta[ECHI_FLIGHT_META];
 };
-/* A place for the next payload of a kind from a node: for one, or, a push, for those of so many layers. */
-struct echi_post { uint32_t next; uint32_t left; struct echi_slot slot; int64_t at; };
-/* What goes from one node to another as one kind: places, and payloads that wait for some. Never both. */
-struct echi_channel { uint32_t key; uint32_t post_first, post_last, wait_first, wait_last; };
-/* By (to, from, kind), with open addressing: few of all pairs ever speak. */
+/* A place for the next payload of a kind and name from a node. */
+struct echi_post { uint32_t next; struct echi_slot slot; int64_t at; };
+/* What goes from one node to another as one kind and name: places, and payloads that wait for some. Never both. */
+struct echi_channel { uint64_t key; uint32_t post_first, post_last, wait_first, wait_last; };
+/* By (to, from, kind, name), with open addressing: few of all pairs ever speak. */
 struct echi_channels { struct echi_channel *list; size_t count, room; };
 
 /* A task that a node computes. */
@@ -127,7 +127,7 @@ void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kin
 void echi_sim_free_flight(struct echi_sim *s, uint32_t id);
 
 /* sim_posts.c */
-struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind);   /* NULL: no memory */
+struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind, int name);   /* NULL: no memory */
 void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a);
 void echi_sim_wait_for_place(struct echi_sim *s, uint32_t flight);
 /* `rank` takes nothing more from `lost`: places are free, what waits for one there comes back as sent. */

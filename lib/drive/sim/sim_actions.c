@@ -79,6 +79,7 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
     struct echi_flight *f = new_flight(s, from, to, m->kind, len, &id);
     if (!f) return;
     memcpy(f->more ? f->more : f->meta, meta, len);
+    f->name = echi_msg_name(m);
     f->priority = echi_msg_priority(m);
     const bool payload = echi_kind_has_payload(m->kind);
     if (len == 0 || (payload && !find_payload(s, f, m, slot))) {

@@ -13,18 +13,18 @@ _Static_assert(ECHI_COST_CHUNK == ECHI_NET_CHUNK, "the engine's messages give wa
 #define ROOM_AT_FIRST 1024
 #define RANK_BITS 10
 #define KIND_BITS 6
-#define UNUSED UINT32_MAX   /* no key: they have fewer bits */
-_Static_assert(ECHI_WORLD_MAX <= 1 << RANK_BITS && ECHI_KINDS_MAX <= 1 << KIND_BITS, "each (to, from, kind) has a key of its own");
-_Static_assert(2 * RANK_BITS + KIND_BITS < 32, "no key is UNUSED");
+#define NAME_BITS 16
+#define UNUSED UINT64_MAX   /* no key: they have fewer bits */
+_Static_assert(ECHI_WORLD_MAX <= 1 << RANK_BITS && ECHI_KINDS_MAX <= 1 << KIND_BITS, "each (to, from, kind, name) has a key of its own");
 
 /* --------------------------------------------------------------- channels */
 
-static uint32_t key_of(int from, int to, int kind) {
-    return (uint32_t)to << (RANK_BITS + KIND_BITS) | (uint32_t)from << KIND_BITS | (uint32_t)kind;
+static uint64_t key_of(int from, int to, int kind, int name) {
+    return (((uint64_t)to << RANK_BITS | (uint64_t)from) << KIND_BITS | (uint64_t)kind) << NAME_BITS | (uint64_t)name;
 }
 
-static struct echi_channel *find(const struct echi_channels *c, uint32_t key) {
-    size_t i = key * UINT32_C(2654435761) & (c->room - 1);
+static struct echi_channel *find(const struct echi_channels *c, uint64_t key) {
+    size_t i = key * UINT64_C(0x9e3779b97f4a7c15) >> 32 & (c->room - 1);
     while (c->list[i].key != key && c->list[i].key != UNUSED) i = (i + 1) & (c->room - 1);
     return &c->list[i];
 }
@@ -41,16 +41,17 @@ static bool grow(struct echi_channels *c) {
     return true;
 }
 
-struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind) {
+struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind, int name) {
+    const uint64_t key = key_of(from, to, kind, name);
     struct echi_channels *c = &s->channels;
     if (2 * c->count >= c->room && !grow(c)) {
         echi_sim_no_memory(s);
         return NULL;
     }
-    struct echi_channel *found = find(c, key_of(from, to, kind));
+    struct echi_channel *found = find(c, key);
     if (found->key != UNUSED) return found;
     c->count++;
-    *found = (struct echi_channel){key_of(from, to, kind), ECHI_NOTHING, ECHI_NOTHING, ECHI_NOTHING, ECHI_NOTHING};
+    *found = (struct echi_channel){key, ECHI_NOTHING, ECHI_NOTHING, ECHI_NOTHING, ECHI_NOTHING};
     return found;
 }
 
@@ -87,7 +88,6 @@ static void match(struct echi_sim *s, struct echi_channel *c) {
         copy(s, f);
         echi_sim_count(s, f);
         echi_cost_send(s->cost, f->from, f->to, f->priority, echi_sim_wire_bytes(f->meta_len, f->len), heard, id);
-        if (--p->left > 0) continue;
         c->post_first = p->next;
         echi_records_give(&s->posts, place);
     }
@@ -95,7 +95,7 @@ static void match(struct echi_sim *s, struct echi_channel *c) {
 
 void echi_sim_wait_for_place(struct echi_sim *s, uint32_t id) {
     struct echi_flight *f = echi_records_at(&s->flights, id);
-    struct echi_channel *c = echi_channel_of(s, f->from, f->to, f->kind);
+    struct echi_channel *c = echi_channel_of(s, f->from, f->to, f->kind, f->name);
     if (!c) return;
     f->next = ECHI_NOTHING;
     if (c->wait_first == ECHI_NOTHING) c->wait_first = id;
@@ -104,39 +104,55 @@ void echi_sim_wait_for_place(struct echi_sim *s, uint32_t id) {
     match(s, c);
 }
 
-void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
-    const struct echi_setup *setup = &s->node[rank].setup;
-    if (s->node[rank].role.gone[a->to]) return;
-    struct echi_channel *c = echi_channel_of(s, a->to, rank, a->kind);
+static void post_named(struct echi_sim *s, int rank, const struct echi_action *a, int name) {
+    struct echi_channel *c = echi_channel_of(s, a->to, rank, a->kind, name);
     const uint32_t id = echi_records_take(&s->posts);
     if (!c || id == ECHI_NOTHING) return echi_sim_no_memory(s);
-    *(struct echi_post *)echi_records_at(&s->posts, id) = (struct echi_post){.next = ECHI_NOTHING, .slot = a->slot, .at = echi_sim_now(s),
-        .left = a->slot.kind == ECHI_SLOT_OWNER_GRADS ? (uint32_t)echi_parts_before(&setup->plan.parts, setup->cut) : 1};
+    *(struct echi_post *)echi_records_at(&s->posts, id) = (struct echi_post){.next = ECHI_NOTHING, .slot = a->slot, .at = echi_sim_now(s)};
     if (c->post_first == ECHI_NOTHING) c->post_first = id;
     else ((struct echi_post *)echi_records_at(&s->posts, c->post_last))->next = id;
     c->post_last = id;
-    if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;
     match(s, c);
 }
 
+void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
+    const struct echi_setup *setup = &s->node[rank].setup;
+    if (s->node[rank].role.gone[a->to]) return;
+    if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;   /* one frame grants all that is posted at once */
+    int name = a->slot.kind == ECHI_SLOT_OWNER_GRADS ? echi_parts_before(&setup->plan.parts, setup->cut) : 1;
+    while (name-- > 0) post_named(s, rank, a, name);
+}
+
+/* `rank` and the lost node have this channel no more: places are free, and what it holds from the lost node is gone. */
+static void forget_in(struct echi_sim *s, struct echi_channel *c) {
+    for (uint32_t id = c->post_first, next; id != ECHI_NOTHING; id = next) {
+        next = ((struct echi_post *)echi_records_at(&s->posts, id))->next;
+        echi_records_give(&s->posts, id);
+    }
+    for (uint32_t id = c->wait_first, next; id != ECHI_NOTHING; id = next) {
+        next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
+        echi_sim_free_flight(s, id);
+    }
+    c->post_first = c->wait_first = ECHI_NOTHING;
+}
+
+/* What waits to go to the lost node comes back as sent. */
+static void forget_out(struct echi_sim *s, int rank, struct echi_channel *c) {
+    for (uint32_t id = c->wait_first, next; id != ECHI_NOTHING; id = next) {
+        next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
+        echi_cost_timer(s->cost, echi_sim_now(s), rank, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
+    }
+    c->wait_first = ECHI_NOTHING;
+}
+
 void echi_sim_forget(struct echi_sim *s, int rank, int lost) {
-    for (int k = 0; k < ECHI_KINDS; k++) {
+    const struct echi_channels *all = &s->channels;
+    for (int k = 0; k < ECHI_KINDS && all->count > 0; k++) {
         if (!echi_kind_has_payload(k)) continue;
-        struct echi_channel *in = echi_channel_of(s, lost, rank, k);
-        for (uint32_t id = in ? in->post_first : ECHI_NOTHING, next; id != ECHI_NOTHING; id = next) {
-            next = ((struct echi_post *)echi_records_at(&s->posts, id))->next;
-            echi_records_give(&s->posts, id);
+        for (int name = echi_kind_names(k) - 1; name >= 0; name--) {   /* as parts are sent */
+            struct echi_channel *in = find(all, key_of(lost, rank, k, name)), *out = find(all, key_of(rank, lost, k, name));
+            if (in->key != UNUSED) forget_in(s, in);
+            if (out->key != UNUSED) forget_out(s, rank, out);
         }
-        for (uint32_t id = in ? in->wait_first : ECHI_NOTHING, next; id != ECHI_NOTHING; id = next) {
-            next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
-            echi_sim_free_flight(s, id);
-        }
-        if (in) in->post_first = in->wait_first = ECHI_NOTHING;
-        struct echi_channel *out = echi_channel_of(s, rank, lost, k);
-        for (uint32_t id = out ? out->wait_first : ECHI_NOTHING, next; id != ECHI_NOTHING; id = next) {
-            next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
-            echi_cost_timer(s->cost, echi_sim_now(s), rank, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
-        }
-        if (out) out->wait_first = ECHI_NOTHING;
     }
 }
