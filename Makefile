@@ -408,7 +408,7 @@ libfuzzer:
 	+$(Q)$(MAKE) CC=clang B=build/libfuzzer SAN=address,undefined,fuzzer-no-link build/libfuzzer/test/fuzz/libfuzzer
 	$(Q)mkdir -p build/libfuzzer/found/$(ONLY)
 	$(Q)FUZZ_DRIVER=$(ONLY) build/libfuzzer/test/fuzz/libfuzzer -max_total_time=$(FUZZ_SECONDS) \
-	    build/libfuzzer/found/$(ONLY) test/fuzz/corpus/$(ONLY)
+	    build/libfuzzer/found/$(ONLY) $(wildcard test/fuzz/corpus/$(ONLY))
 $(B)/test/fuzz/libfuzzer: $(FUZZ_COMMON) $(B)/test/fuzz/libfuzzer.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 

@@ -12,7 +12,7 @@ role=(coordinator head owner worker)
 idx_set "$work/data" 2000 100
 endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --slow 8)   # they sleep for most of the time
 deadline=10   # seconds, where silence is to end a run: heartbeats come ten times as often, however busy the machine is
-epochs=$(under thread && echo 1 || echo 5)   # of 2,000 samples, where a run is to come to its end: seconds
+epochs=$(under thread && echo 3 || echo 5)   # of 2,000 samples, where a run is to come to its end: seconds
 
 trains() { says "$1" 'epoch .*images/s' "the run begins"; }   # trains LOG
 begin() {      # begin ARGUMENT...: four nodes by hand, training

@@ -148,7 +148,7 @@ replays 0 'bit for bit' "$work/run"
 # lost one pushed is computed again, so the trained weights are. Rank 2 owns what 2 and 3 train; without it 3 joins 0.
 plan_of_roles "$work/plan"
 # Of 1,000 samples, by nodes that sleep for most of the time: seconds, so that the loss falls within them.
-epochs=$(under thread && echo 2 || echo 9)
+epochs=$(under thread && echo 6 || echo 9)
 goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are killed, one after the other
     local victims=$1 victim r
     shift
