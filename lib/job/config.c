@@ -2,10 +2,9 @@
  * The options of a run: one table that defaults, text, environment, command line and --help all come from. A new option
  * is a field at the end of struct ech_config and one line here. */
 #include "echelon.h"
+#include "echi_config_impl.h"
 #include "echi_error.h"
-#include "echi_launcher.h"
 #include "echi_number.h"
-#include "echi_os.h"
 #include "echi_options.h"
 
 #include <errno.h>
@@ -16,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum kind { INT, INT64, UINT32, UINT64, REAL, SWITCH, TEXT };
 
@@ -188,8 +186,7 @@ const struct ech_option *ech_options(int *out_count) {
     return options;
 }
 
-static ech_status refuse(struct ech_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static ech_status refuse(struct ech_error *err, const char *fmt, ...) {
+ech_status echi_refuse(struct ech_error *err, const char *fmt, ...) {
     char text[sizeof err->text];
     va_list args;
     va_start(args, fmt);
@@ -207,8 +204,7 @@ _Static_assert(offsetof(struct ech_config, measure) + sizeof ((struct ech_config
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 
-/* What the caller of `config` knows of `whole`; the bytes behind that, if he knows more, stay. */
-static void give_back(struct ech_config *config, const struct ech_config *whole) {
+void echi_config_give_back(struct ech_config *config, const struct ech_config *whole) {
     const size_t size = config->size;
     memcpy(config, whole, size < sizeof *whole ? size : sizeof *whole);
     config->size = size;
@@ -217,12 +213,13 @@ static void give_back(struct ech_config *config, const struct ech_config *whole)
 ech_status echi_config_whole(const struct ech_config *config, struct ech_config *out, struct ech_error *err) {
     const size_t size = config->size;
     if (size < FIRST_SIZE || size > SIZE_MAX_SANE)
-        return refuse(err, "config.size is %zu, which is no version's (this one's is %zu, of %s): call ech_config_init first", size,
-                      sizeof *config, ECH_VERSION);
+        return echi_refuse(err, "config.size is %zu, which is no version's (this one's is %zu, of %s): call ech_config_init first", size,
+                           sizeof *config, ECH_VERSION);
     for (size_t i = sizeof *out; i < size; i++)
         if (((const unsigned char *)config)[i])
-            return refuse(err, "config.size is %zu, and a field behind the %zu bytes that %s knows is set: link with the archive of that "
-                          "header, or leave the field as ech_config_init sets it", size, sizeof *out, ECH_VERSION);
+            return echi_refuse(err,
+                               "config.size is %zu, and a field behind the %zu bytes that %s knows is set: link with the archive of that "
+                               "header, or leave the field as ech_config_init sets it", size, sizeof *out, ECH_VERSION);
     if (size < sizeof *out) ech_config_init(out);
     memcpy(out, config, size < sizeof *out ? size : sizeof *out);
     out->size = sizeof *out;
@@ -306,19 +303,18 @@ static bool put_text(struct ech_config *config, int i, const char *text) {
     return true;
 }
 
-/* Is the field of option i, however it was set, one that may be? */
-static ech_status field_fits(const struct ech_config *config, int i, struct ech_error *err) {
+ech_status echi_config_field_fits(const struct ech_config *config, int i, struct ech_error *err) {
     const struct rule *rule = &rules[i];
     char what[160];
     if (rule->kind == TEXT) {
         if (!memchr((const char *)config + rule->at, 0, rule->size))
-            return refuse(err, "option %s has no end: give at most %zu bytes and a final NUL", options[i].name, rule->size - 1);
+            return echi_refuse(err, "option %s has no end: give at most %zu bytes and a final NUL", options[i].name, rule->size - 1);
     } else if (rule->kind != UINT64) {
         double value = number_of(config, rule);
         bool fits = isfinite(value) && value >= rule->least && value <= rule->most;
         for (int w = 0; w < WORDS_MAX && rule->words[w].text; w++)
             fits = fits || (rule->words[w].value < 0 && value < 0);   /* any negative number says "not given" */
-        if (!fits) return refuse(err, "option %s is %g: give %s", options[i].name, value, allowed(i, what, sizeof what));
+        if (!fits) return echi_refuse(err, "option %s is %g: give %s", options[i].name, value, allowed(i, what, sizeof what));
     }
     return rule->fits ? rule->fits(config, err) : ECH_OK;
 }
@@ -329,7 +325,7 @@ static ech_status sync_fits(const struct ech_config *config, struct ech_error *e
     static const char *const known[] = {"bsp", "asp", "ssp", "gssp", "local", "auto"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->sync, known[i]) == 0) return ECH_OK;
-    return refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp, local or auto", config->sync);
+    return echi_refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp, local or auto", config->sync);
 }
 
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err) {
@@ -341,17 +337,17 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->regroup, "auto") == 0 || strcmp(config->regroup, "off") == 0) return ECH_OK;
-    return refuse(err, "option regroup is '%s': give auto or off", config->regroup);
+    return echi_refuse(err, "option regroup is '%s': give auto or off", config->regroup);
 }
 
 static ech_status launcher_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->launcher, "auto") == 0 || strcmp(config->launcher, "off") == 0) return ECH_OK;
-    return refuse(err, "option launcher is '%s': give auto or off", config->launcher);
+    return echi_refuse(err, "option launcher is '%s': give auto or off", config->launcher);
 }
 
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err) {
     if (config->winograd == 0 || config->winograd == 2 || config->winograd == 4) return ECH_OK;
-    return refuse(err, "option winograd is %d: give 4, 2 or off", config->winograd);
+    return echi_refuse(err, "option winograd is %d: give 4, 2 or off", config->winograd);
 }
 
 static bool on_processor(const struct ech_config *config) { return strncmp(config->device, "cpu", 3) == 0; }
@@ -360,10 +356,10 @@ static ech_status precision_fits(const struct ech_config *config, struct ech_err
     if (strcmp(config->precision, "fp32") == 0) return ECH_OK;
     const bool bf16 = strcmp(config->precision, "bf16") == 0;
     if (!bf16 && strcmp(config->precision, "tf32") != 0)
-        return refuse(err, "option precision is '%s': give fp32, tf32 or bf16", config->precision);
+        return echi_refuse(err, "option precision is '%s': give fp32, tf32 or bf16", config->precision);
     if (config->deterministic)
-        return refuse(err, "option precision is %s, but deterministic computes the same on every processor: leave one of them out",
-                      config->precision);
+        return echi_refuse(err, "option precision is %s, but deterministic computes the same on every processor: leave one of them out",
+                           config->precision);
     if (!bf16 || !on_processor(config) || *echi_cpu_bf16_lacks() == '\0') return ECH_OK;   /* others are asked when they are opened */
     return echi_fail(err, ECH_E_UNSUPPORTED, "config",
                      "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
@@ -373,12 +369,13 @@ static ech_status precision_fits(const struct ech_config *config, struct ech_err
 static ech_status isa_fits(const struct ech_config *config, struct ech_error *err) {
     enum echi_cpu_level level;
     if (strcmp(config->isa, "auto") == 0) return ECH_OK;
-    if (!echi_cpu_level_named(config->isa, &level)) return refuse(err, "option isa is '%s': give auto, base, avx2 or avx512", config->isa);
+    if (!echi_cpu_level_named(config->isa, &level))
+        return echi_refuse(err, "option isa is '%s': give auto, base, avx2 or avx512", config->isa);
     if (level > echi_cpu_level())
         return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option isa is %s, but this processor has no more than %s: give that, or auto",
                          config->isa, echi_cpu_level_name(echi_cpu_level()));
     if (level < ECHI_CPU_AVX512 && strcmp(config->precision, "bf16") == 0 && on_processor(config))
-        return refuse(err, "option isa is %s, but precision bf16 needs avx512: leave one of them out", config->isa);
+        return echi_refuse(err, "option isa is %s, but precision bf16 needs avx512: leave one of them out", config->isa);
     return ECH_OK;
 }
 
@@ -386,19 +383,19 @@ static ech_status codec_fits(const struct ech_config *config, struct ech_error *
     static const char *const known[] = {"dense", "topk", "topk:paper", "topk:volume", "topk:balanced"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->codec, known[i]) == 0) return ECH_OK;
-    return refuse(err, "option codec is '%s': give dense, topk, topk:paper, topk:volume or topk:balanced", config->codec);
+    return echi_refuse(err, "option codec is '%s': give dense, topk, topk:paper, topk:volume or topk:balanced", config->codec);
 }
 
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err) {
     for (int i = 0; i < ECHI_OPTIMIZERS; i++)
         if (strcmp(config->optimizer, echi_optimizer_name(i)) == 0) return ECH_OK;
-    return refuse(err, "option optimizer is '%s': give sgd, nesterov, adam or adamw", config->optimizer);
+    return echi_refuse(err, "option optimizer is '%s': give sgd, nesterov, adam or adamw", config->optimizer);
 }
 
 static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err) {
     for (int i = 0; i < ECHI_SCHEDULES; i++)
         if (strcmp(config->schedule, echi_schedule_name(i)) == 0) return ECH_OK;
-    return refuse(err, "option schedule is '%s': give constant, step or cosine", config->schedule);
+    return echi_refuse(err, "option schedule is '%s': give constant, step or cosine", config->schedule);
 }
 
 static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error *err) {
@@ -406,15 +403,16 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     if (!*config->lr_steps) return ECH_OK;
     s.steps = (uint8_t)echi_parse_reals(config->lr_steps, s.step, ECHI_LR_STEPS_MAX);
     if (echi_schedule_valid(&s)) return ECH_OK;
-    return refuse(err, "option lr-steps is '%.80s': give up to %d ascending numbers of epochs above 0, as in 30,60,80", config->lr_steps,
-                  ECHI_LR_STEPS_MAX);
+    return echi_refuse(err,
+                       "option lr-steps is '%.80s': give up to %d ascending numbers of epochs above 0, as in 30,60,80", config->lr_steps,
+                       ECHI_LR_STEPS_MAX);
 }
 
 static ech_status augment_fits(const struct ech_config *config, struct ech_error *err) {
     static const char *const known[] = {"auto", "off", "crop-flip"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->augment, known[i]) == 0) return ECH_OK;
-    return refuse(err, "option augment is '%s': give off, crop-flip or auto", config->augment);
+    return echi_refuse(err, "option augment is '%s': give off, crop-flip or auto", config->augment);
 }
 
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err) {
@@ -423,12 +421,11 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     bool port = colon && is_digits(colon + 1) && strlen(colon + 1) <= 5 && atoi(colon + 1) <= 65535;
     bool host = colon && colon > text && (text[0] == '[' ? colon[-1] == ']' : strchr(text, ':') == colon);
     if (port && host) return ECH_OK;
-    return refuse(err, "option coordinator is '%.80s': give HOST:PORT with a port from 0 to 65535, as in 10.0.0.1:7000 or [::1]:7000",
-                  text);
+    return echi_refuse(err, "option coordinator is '%.80s': give HOST:PORT with a port from 0 to 65535, as in 10.0.0.1:7000 or [::1]:7000",
+                       text);
 }
 
-/* The list of shares: returns how many entries it has (0: it is none), and their sum. */
-static int share_list(const char *text, long *out_sum) {
+int echi_share_list(const char *text, long *out_sum) {
     int n = 0;
     *out_sum = 0;
     for (const char *at = text;; at++) {
@@ -445,21 +442,21 @@ static int share_list(const char *text, long *out_sum) {
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err) {
     long sum;
     if (strcmp(config->shares, "speed") == 0 || strcmp(config->shares, "equal") == 0) return ECH_OK;
-    if (share_list(config->shares, &sum) > 0) return ECH_OK;
-    return refuse(err, "option shares is '%.80s': give speed, equal, or a list with the samples of each rank, as in 24,24,12,4",
-                  config->shares);
+    if (echi_share_list(config->shares, &sum) > 0) return ECH_OK;
+    return echi_refuse(err, "option shares is '%.80s': give speed, equal, or a list with the samples of each rank, as in 24,24,12,4",
+                       config->shares);
 }
 
 /* ------------------------------------------------------------- the calls */
 
 ech_status ech_config_set(struct ech_config *config, const char *name, const char *value, struct ech_error *err) {
-    if (!config || !name) return refuse(err, "ech_config_set needs a config and the name of an option");
+    if (!config || !name) return echi_refuse(err, "ech_config_set needs a config and the name of an option");
     int i = find(name);
-    if (i < 0) return refuse(err, "there is no option '%.60s'; `echelon train --help` lists them", name);
+    if (i < 0) return echi_refuse(err, "there is no option '%.60s'; `echelon train --help` lists them", name);
     char what[160];
     if (!value) {
         if (rules[i].kind != SWITCH)
-            return refuse(err, "option %s needs a value %s: %s", name, options[i].value, options[i].help);
+            return echi_refuse(err, "option %s needs a value %s: %s", name, options[i].value, options[i].help);
         value = "on";
     }
     struct ech_config next;   /* so that a refused value leaves nothing behind */
@@ -469,12 +466,12 @@ ech_status ech_config_set(struct ech_config *config, const char *name, const cha
                          "option %s is newer than the header that this program was compiled with: compile it anew, or leave it out", name);
     if (rules[i].kind == TEXT) {
         if (strlen(value) >= rules[i].size)
-            return refuse(err, "option %s is longer than the %zu bytes it may have", name, rules[i].size - 1);
+            return echi_refuse(err, "option %s is longer than the %zu bytes it may have", name, rules[i].size - 1);
         strcpy((char *)&next + rules[i].at, value);
     } else if (!put_text(&next, i, value))
-        return refuse(err, "option %s is '%.60s': give %s", name, value, allowed(i, what, sizeof what));
-    ECHI_TRY(field_fits(&next, i, err));
-    give_back(config, &next);
+        return echi_refuse(err, "option %s is '%.60s': give %s", name, value, allowed(i, what, sizeof what));
+    ECHI_TRY(echi_config_field_fits(&next, i, err));
+    echi_config_give_back(config, &next);
     return ECH_OK;
 }
 
@@ -484,263 +481,5 @@ void ech_config_init_sized(struct ech_config *config, size_t size) {
     for (int i = 0; i < N_OPTIONS; i++) (void)ech_config_set(&whole, options[i].name, options[i].fallback, NULL);
     memset(config, 0, size);
     config->size = size;
-    give_back(config, &whole);
-}
-
-/* "ECH_EVAL_EVERY" for "eval-every": does `variable`, of `len` bytes, name option i? */
-static bool names_option(const char *variable, size_t len, int i) {
-    const char *name = options[i].name;
-    if (strlen(name) != len - 4) return false;
-    for (size_t c = 4; c < len; c++, name++) {
-        char upper = *name == '-' ? '_' : *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name;
-        if (variable[c] != upper) return false;
-    }
-    return true;
-}
-
-static void report(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void report(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) {
-    char line[480];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    if (config->on_log) config->on_log(config->user, level, line);
-}
-
-/* One variable whose name begins with ECH_. */
-static ech_status take_variable(struct ech_config *config, const char *variable, const char *equals, struct ech_error *err) {
-    const size_t len = (size_t)(equals - variable);
-    const int shown = (int)(len < 80 ? len : 80);
-    if (strncmp(variable, "ECH_INSTALL=", 12) == 0) return ECH_OK;   /* it is for our Makefile, not for a run */
-    int i = 0;
-    bool first;
-    while (i < N_OPTIONS && !names_option(variable, len, i)) i++;
-    if (i == N_OPTIONS && echi_variable_of_service(environ, variable, len, &first)) {
-        if (first)
-            report(config, ECH_LOG_WARN, "%.*s and others in the environment are of a Service of Kubernetes and no options: they are "
-                   "ignored (enableServiceLinks: false in the Pod's spec leaves them out)", shown, variable);
-        return ECH_OK;
-    }
-    if (i == N_OPTIONS)
-        return refuse(err, "the environment has %.*s, which is no option; unset it, or see `echelon train --help` for the names", shown,
-                      variable);
-    struct ech_error why;
-    const ech_status status = ech_config_set(config, options[i].name, equals + 1, &why);
-    return status == ECH_OK ? ECH_OK : echi_fail(err, status, "config", "%.*s in the environment: %s", shown, variable, why.text);
-}
-
-/* Threads of a node that its launcher has bound to some processors. Nodes may be bound to the same ones: as many as the part of the
- * machine that these are. */
-static int bound_threads(int local_world) {
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const int own = echi_cpu_count(), sharers = online > 0 ? (int)((own * (long)local_world + online - 1) / online) : 1;
-    return sharers > 1 && own / sharers > 0 ? own / sharers : sharers > 1 ? 1 : own;
-}
-
-/* Which node this is, from whoever has started it: unless the program or the user has given that. */
-static ech_status take_launch(struct ech_config *config, struct ech_error *err) {
-    const bool rank = echi_variable(environ, "ECH_RANK") != NULL, world = echi_variable(environ, "ECH_WORLD") != NULL;
-    if (strcmp(config->launcher, "off") == 0 || (rank && world)) return ECH_OK;
-    if (!rank && !world && (config->rank != 0 || config->world != 1)) return ECH_OK;
-    struct echi_launched launch;
-    ECHI_TRY(echi_launched_from(environ, &launch, err));
-    if (!launch.launcher || launch.world == 1) return ECH_OK;
-    if (rank != world)
-        return refuse(err, "the environment has ECH_%s without ECH_%s, beside %s of %s: give both, or neither", rank ? "RANK" : "WORLD",
-                      rank ? "WORLD" : "RANK", launch.variables, launch.launcher);
-    config->rank = launch.rank;
-    config->world = launch.world;
-    if (config->local_world == 0) {
-        config->local_rank = launch.local_rank;
-        config->local_world = launch.local_world;
-        if (launch.bound && config->threads == 0) config->threads = bound_threads(launch.local_world);
-    }
-    if (!config->coordinator[0]) strcpy(config->coordinator, launch.coordinator);
-    report(config, ECH_LOG_INFO, "rank %d of %d, as %s reports (%s); %s%s", launch.rank, launch.world, launch.launcher, launch.variables,
-           config->coordinator[0] ? "the nodes meet at " : "it names no place to meet", config->coordinator);
-    return ECH_OK;
-}
-
-ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err) {
-    if (!config) return refuse(err, "ech_config_from_env needs a config");
-    struct ech_config next;
-    ECHI_TRY(echi_config_whole(config, &next, err));
-    next.size = config->size;   /* a variable whose field the caller lacks is refused */
-    for (char **at = environ; at && *at; at++) {
-        const char *equals = strchr(*at, '=');
-        if (strncmp(*at, "ECH_", 4) == 0 && equals) ECHI_TRY(take_variable(&next, *at, equals, err));
-    }
-    ECHI_TRY(take_launch(&next, err));
-    give_back(config, &next);
-    return ECH_OK;
-}
-
-/* A list of shares is bsp's, has a number for each rank, one of them not 0, and sums to B. */
-static ech_status share_list_fits(const struct ech_config *config, struct ech_error *err) {
-    long sum;
-    int entries = share_list(config->shares, &sum);
-    if (entries == 0) return ECH_OK;
-    if (strcmp(config->sync, "bsp") != 0)
-        return refuse(err, "option shares is a list, but sync is %s: only bsp divides a round; leave shares out", config->sync);
-    if (entries != config->world)
-        return refuse(err, "option shares has %d numbers for %d nodes: give one for each rank (0 is allowed)", entries, config->world);
-    if (sum == 0) return refuse(err, "option shares is 0 for every rank: somebody must work");
-    if (config->batch > 0 && sum != config->batch)   /* auto: B is the sum */
-        return refuse(err, "option shares sums to %ld, but batch is %d: make them equal", sum, config->batch);
-    return ECH_OK;
-}
-
-/* Samples are dealt in granules of four, and only a round has a sum. */
-static ech_status deterministic_fits(const struct ech_config *config, struct ech_error *err) {
-    if (!config->deterministic) return ECH_OK;
-    if (strcmp(config->sync, "bsp") != 0)
-        return refuse(err, "option deterministic is on, but sync is %s, where weights depend on who comes first: give sync bsp",
-                      config->sync);
-    if (config->batch % 4 != 0)
-        return refuse(err, "option batch is %d, but deterministic deals samples in fours: give a multiple of 4", config->batch);
-    if (strcmp(config->codec, "dense") != 0)
-        return refuse(err, "option deterministic is on, but codec is %s, where what is sent depends on who computes which samples: leave "
-                      "codec out", config->codec);
-    for (const char *at = config->shares; share_list(config->shares, &(long){0}) > 0 && at; at = strchr(at, ',')) {
-        if (*at == ',') at++;
-        if (atoi(at) % 4 != 0)
-            return refuse(err, "option shares is '%.80s', but deterministic deals samples in fours: give multiples of 4", config->shares);
-    }
-    return ECH_OK;
-}
-
-/* Statistics of a round are exchanged in the middle of it, so all must be in it at once. */
-static ech_status sync_norm_fits(const struct ech_config *config, struct ech_error *err) {
-    if (!config->sync_norm) return ECH_OK;
-    if (strcmp(config->sync, "bsp") != 0)
-        return refuse(err, "option sync-norm is on, but sync is %s, where nodes do not compute the same round together: give sync bsp",
-                      config->sync);
-    if (config->deterministic)
-        return refuse(err, "option sync-norm is on, but deterministic takes batch-norm's statistics over four samples, whoever has them: "
-                      "leave one of them out");
-    return ECH_OK;
-}
-
-/* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
-static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
-    const struct { const char *name, *path; } output[] = {
-        {"save", config->save}, {"report", config->report}, {"save-plan", config->save_plan}, {"profile-out", config->profile_out}};
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < i; j++)
-            if (*output[i].path && strcmp(output[i].path, output[j].path) == 0)
-                return refuse(err, "options %s and %s both name %.200s: give each its own file", output[j].name, output[i].name,
-                              output[i].path);
-    return ECH_OK;
-}
-
-static ech_status asp_fits(const struct ech_config *config, struct ech_error *err) {
-    const char *name = config->drop_older > 0 ? "drop-older" : config->weigh_by_time ? "weigh-by-time" : NULL;
-    if (!name) return ECH_OK;
-    if (strcmp(config->sync, "asp") != 0)
-        return refuse(err, "option %s is given, but sync is %s: only asp has it; leave it out, or give sync asp", name, config->sync);
-    if (config->separate > 0)
-        return refuse(err, "option %s is given, and separate is %d: it is of nodes that train all layers; leave one of them out", name,
-                      config->separate);
-    return ECH_OK;
-}
-
-/* What only local has is given only there; what it has not, not there. */
-static ech_status local_fits(const struct ech_config *config, struct ech_error *err) {
-    struct ech_config usual;
-    ech_config_init(&usual);
-    const bool local = strcmp(config->sync, "local") == 0;
-    if ((local || config->drop_older > 0) && strcmp(config->codec, "dense") != 0)
-        return refuse(err, "option codec is %s, but %s: what it holds back would not be made up for; give codec dense", config->codec,
-                      local ? "sync is local, whose changes are averaged" : "drop-older drops what was sent");
-    if (local) {
-        if (config->separate <= 0) return ECH_OK;
-        return refuse(err, "option separate is %d, but sync is local, where each node trains all layers by itself: leave separate out",
-                      config->separate);
-    }
-    if (config->inner_steps == usual.inner_steps && config->outer_lr == usual.outer_lr && config->outer_momentum == usual.outer_momentum)
-        return ECH_OK;
-    return refuse(err, "option %s is given, but sync is %s: only local has such steps; leave it out, or give sync local",
-                  config->inner_steps != usual.inner_steps ? "inner-steps"
-                  : config->outer_lr != usual.outer_lr     ? "outer-lr"
-                                                           : "outer-momentum", config->sync);
-}
-
-/* What only schedule step has is given with it, and there it is; Nesterov's momentum is one. */
-static ech_status schedule_fits(const struct ech_config *config, struct ech_error *err) {
-    struct ech_config usual;
-    ech_config_init(&usual);
-    const bool steps = strcmp(config->schedule, "step") == 0;
-    if (steps && !*config->lr_steps)
-        return refuse(err, "option schedule is step, but lr-steps is missing: "
-                      "give the epochs at which the learning rate falls, as in 30,60,80");
-    if (!steps && (*config->lr_steps || config->lr_factor != usual.lr_factor))
-        return refuse(err, "option %s is given, but schedule is %s: leave it out, or give schedule step",
-                      *config->lr_steps ? "lr-steps" : "lr-factor", config->schedule);
-    if (strcmp(config->optimizer, "nesterov") == 0 && config->momentum == 0)
-        return refuse(err, "option optimizer is nesterov, but momentum is 0: there is nothing to look ahead with; give a momentum, or sgd");
-    return ECH_OK;
-}
-
-/* What only Adam has is given only with it; what it has not, not there. */
-static ech_status adam_fits(const struct ech_config *config, struct ech_error *err) {
-    struct ech_config usual;
-    ech_config_init(&usual);
-    if (strcmp(config->optimizer, "adam") == 0 || strcmp(config->optimizer, "adamw") == 0) {
-        if (config->momentum < 0) return ECH_OK;
-        return refuse(err, "option momentum is %g, but optimizer is %s, which has beta1 and beta2 instead: leave momentum out",
-                      config->momentum, config->optimizer);
-    }
-    if (config->beta1 == usual.beta1 && config->beta2 == usual.beta2 && config->epsilon == usual.epsilon) return ECH_OK;
-    return refuse(err, "option %s is given, but optimizer is %s: leave it out, or give optimizer adam or adamw",
-                  config->beta1 != usual.beta1 ? "beta1" : config->beta2 != usual.beta2 ? "beta2" : "epsilon", config->optimizer);
-}
-
-static ech_status check_whole(const struct ech_config *config, struct ech_error *err) {
-    for (int i = 0; i < N_OPTIONS; i++) ECHI_TRY(field_fits(config, i, err));
-    bool bsp = strcmp(config->sync, "bsp") == 0;
-    if (config->rank >= config->world)
-        return refuse(err, "option rank is %d, but world is %d: ranks go from 0 to %d", config->rank, config->world, config->world - 1);
-    if (config->world > 1 && !*config->coordinator)
-        return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all: rank 0's machine "
-                      "(127.0.0.1 if all are on one) and a port that is free there", config->world);
-    if (config->local_world > config->world)
-        return refuse(err, "option local-world is %d, but world is %d: no more nodes than that are on one machine", config->local_world,
-                      config->world);
-    if (config->local_rank >= (config->local_world > 0 ? config->local_world : config->world))
-        return refuse(err, "option local-rank is %d, but %s is %d: local ranks go from 0", config->local_rank,
-                      config->local_world > 0 ? "local-world" : "world", config->local_world > 0 ? config->local_world : config->world);
-    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0 && strcmp(config->sync, "auto") != 0)
-        return refuse(err, "option groups is %d, but sync is %s, which has one group: leave groups out, or give sync gssp",
-                      config->groups, config->sync);
-    if (config->groups > config->world)
-        return refuse(err, "option groups is %d for %d nodes: give at most one group a node, or auto", config->groups, config->world);
-    if (bsp && config->samples_per_step > 0)
-        return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
-                      config->samples_per_step);
-    ECHI_TRY(local_fits(config, err));
-    ECHI_TRY(asp_fits(config, err));
-    ECHI_TRY(schedule_fits(config, err));
-    ECHI_TRY(adam_fits(config, err));
-    if ((bsp || strcmp(config->sync, "local") == 0) && config->damping > 0)
-        return refuse(err, "option damping is %g, but under %s nothing is stale: leave it out", config->damping, config->sync);
-    if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
-    if (config->resume && !*config->checkpoint)
-        return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");
-    struct ech_config usual;
-    ech_config_init(&usual);
-    if (!*config->checkpoint && (config->every != usual.every || config->keep != usual.keep))   /* an hour later there would be none */
-        return refuse(err, "option %s is given, but checkpoint is missing: give the folder for the checkpoints",
-                      config->every != usual.every ? "every" : "keep");
-    ECHI_TRY(share_list_fits(config, err));
-    ECHI_TRY(deterministic_fits(config, err));
-    ECHI_TRY(sync_norm_fits(config, err));
-    return outputs_differ(config, err);
-}
-
-ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
-    if (!config) return refuse(err, "no config was given");
-    struct ech_config whole;
-    ECHI_TRY(echi_config_whole(config, &whole, err));
-    return check_whole(&whole, err);
+    echi_config_give_back(config, &whole);
 }
