@@ -33,6 +33,9 @@ struct echi_exec {
 
 /* ---- exec.c ---- */
 static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
+/* An owner's sum of a round becomes its first push, and nothing is copied: the two slots change their buffers, which are of one size
+ * and in the host's memory. What the push's slot has then is of no use to anybody. */
+void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add);
 /* Slots [first, first + count) of a kind; those that are there stay. */
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */

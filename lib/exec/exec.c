@@ -457,6 +457,13 @@ static ech_status step(struct echi_exec *x, const struct echi_task *task, struct
     return stops_forward ? ECH_OK : backward(x, task, result, err);
 }
 
+void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add) {
+    struct echi_buffer **sum = &x->slot[add->state.kind][add->state.index], **push = &x->slot[add->grads.kind][add->grads.index];
+    struct echi_buffer *old = *sum;
+    *sum = *push;
+    *push = old;
+}
+
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     size_t at, count;
@@ -464,8 +471,11 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
-    memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + at, (echi_real *)echi_buffer_host(slot(x, task->grads)) + at,
-           count * sizeof(echi_real));
+    if (of_head)   /* a stack leaves its gradients in that very buffer */
+        memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + at, (echi_real *)echi_buffer_host(slot(x, task->grads)) + at,
+               count * sizeof(echi_real));
+    else
+        echi_exec_set_sum(x, task);
     return ECH_OK;
 }
 

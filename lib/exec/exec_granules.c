@@ -6,7 +6,6 @@
 #include "echi_error.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define LOSS_UNITS 0x1p24   /* losses are counted in 2^-24: as doubles their sums are exact up to 2^29 */
 
@@ -152,11 +151,10 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
 }
 
 static ech_status add(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
-    struct echi_buffer *sum = slot(x, task->state), *terms = slot(x, task->grads);
     size_t at, count;
     echi_job_range(x->job, &x->setup->plan, false, &at, &count);
-    if (!task->first) return echi_exact_add(x->device, sum, terms, at, count, err);
-    memcpy((int64_t *)echi_buffer_host(sum) + at, (int64_t *)echi_buffer_host(terms) + at, count * sizeof(int64_t));
+    if (!task->first) return echi_exact_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
+    echi_exec_set_sum(x, task);
     return ECH_OK;
 }
 

@@ -503,6 +503,11 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
 #include "toy_codec.h"
 #include "toy_norm.h"
 
+/* A round's sum takes the place of its first push, and leaves that push's slot with nothing that anybody may count on. */
+static bool takes_first(const struct sim *s, const struct echi_task *t) {
+    return t->kind == ECHI_TASK_ADD && t->first && s->plan.codec == ECHI_CODEC_DENSE;
+}
+
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
@@ -568,7 +573,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         writes(s, node, head_momentum, head, PARAMS);
         break;
     case ECHI_TASK_ADD:
-        reads(s, node, t->grads, 0, cut);
+        (takes_first(s, t) ? writes : reads)(s, node, t->grads, 0, cut);
         writes(s, node, t->state, 0, cut);
         break;
     case ECHI_TASK_APPLY:
@@ -1333,6 +1338,7 @@ static void work_on(struct sim *s, int at) {
         return role_event(s, w->node, ECHI_ROLE_WORKER, &e);
     }
     touch(s, w->node, &w->task, false);
+    for (int i = 0; i < PARAMS && takes_first(s, &w->task); i++) place(s, w->node, w->task.grads)->word[i] = mix((uint32_t)i, 0x51ab);
     struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &w->task, .result = &w->result};
     role_event(s, w->node, (enum echi_role)w->task.role, &e);   /* what it asks for takes another place */
     s->work_used[at] = false;

@@ -54,7 +54,7 @@ enum echi_task_kind {
     ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers, and, with weights_out, their update */
     ECHI_TASK_HEAD_APPLY, /* of a round */
     ECHI_TASK_NORM,       /* sync_norm: what workers sum in one batch-norm, put together; all of them wait for it */
-    ECHI_TASK_ADD,        /* sum of a round += a push (or = the first) */
+    ECHI_TASK_ADD,        /* sum of a round += a push (or = the first, whose slot is then of no content) */
     ECHI_TASK_APPLY,
     ECHI_TASK_ENCODE,     /* `weights` (of an owner, or its state) -> `coded`, against `state`, what is known of them; others wait for it */
     ECHI_TASK_DECODE,     /* `coded` -> into `state`; the whole of it also -> weights_out */
@@ -77,7 +77,7 @@ struct echi_task {
     uint8_t kind, role;
     uint8_t strand;                         /* FORWARD, BACKWARD, STEP: whose activations */
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
-    uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it */
+    uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then */
     uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: ranks whose HEAD_ROWS, OWNER_NORM slots are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD, NORM: samples of each */
