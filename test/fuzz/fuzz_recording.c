@@ -136,8 +136,6 @@ static void queue_plan(void) {
     queue_body(ECHI_KIND_PLAN, ECHI_ROLE_NODE, bytes, echi_plan_encode(&a.setup.plan, bytes, sizeof bytes));
 }
 
-static int parts(void) { return echi_parts_before(&a.setup.plan.parts, a.setup.cut); }
-
 static void tell(enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {a.action, 0, (int)(sizeof a.action / sizeof a.action[0]), false};
     int asked = ECHI_EVENT_START;
@@ -157,7 +155,7 @@ static void tell(enum echi_role role, struct echi_event *e) {
         if (act->type == ECHI_ACTION_MEASURE) asked = ECHI_EVENT_MEASURED;
         if (act->type == ECHI_ACTION_SLOTS) asked = ECHI_EVENT_SLOTS;
         if (act->type == ECHI_ACTION_HOLD) asked = ECHI_EVENT_HELD;
-        for (int n = act->type == ECHI_ACTION_POST ? act->kind == ECHI_KIND_PUSH ? parts() : 1 : 0; n > 0; n--) {
+        for (int n = act->type == ECHI_ACTION_POST ? echi_post_parts(&a.setup, (enum echi_kind)act->kind) : 0; n > 0; n--) {
             FUZZ_CHECK(a.posts < POSTS_MAX);
             a.post[a.posts].kind = act->kind;
             a.post[a.posts++].slot = act->slot;
@@ -179,7 +177,7 @@ static void deliver(const struct waiting *w) {
     }
     FUZZ_CHECK(payload == (e.slot.kind != ECHI_SLOT_NONE));
     tell((enum echi_role)m.to_role, &e);
-    struct echi_event sent = {.type = ECHI_EVENT_SENT, .slot = w->what.slot};
+    struct echi_event sent = {.type = ECHI_EVENT_SENT, .kind = m.kind, .slot = w->what.slot};
     if (payload) tell((enum echi_role)m.from_role, &sent);
 }
 

@@ -40,7 +40,7 @@ enum {
     MESSAGES = 2048,
     TASKS = 64,
     DUES = 2 * MESSAGES + TASKS + 64,
-    POSTS = 16,             /* places for one kind from one node at most: one for each part of a push */
+    POSTS = 24,             /* places for one kind from one node at most: one for each part of two strands' weights */
     PAYLOADS = 12,          /* kinds of messages that carry one, at most */
     ACTIONS = 8 * 64,
     LEASES = 4096,
@@ -104,8 +104,9 @@ static uint32_t toy_outer(int i, uint32_t *v, uint32_t sum, bool momentum) {
 /* ---- the cluster ---- */
 
 /* holds: of a state or another group's state its version; of weights the samples in them. answer: a worker's weights, the number
- * under which they were sent. round: of a worker's weights under `local`, the rounds in them. */
-struct place { uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer; uint8_t readers[PARAMS]; bool writer[PARAMS]; };
+ * under which they were sent. round: of a worker's weights under `local`, the rounds in them. of: of a worker's weights, by word, 1 and
+ * what the copy held that it came from. */
+struct place { uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS]; bool writer[PARAMS]; };
 struct posted { struct echi_slot slot; uint8_t role, first, end; };
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
@@ -115,7 +116,7 @@ struct message {
     bool going, dropped;
     uint8_t role, first, end;               /* of the sender's slot */
     struct echi_slot slot;
-    uint32_t answer;
+    uint32_t answer, holds;
     int words;
     int64_t due;
     size_t meta_len;
@@ -314,7 +315,7 @@ static void settle_cuts(struct sim *s);
 /* What must hold; `driver` is for what the simulation asks of itself and of a role's actions. */
 #define INVARIANTS(X)                                                                                                            \
     X(DRIVER, "driver") X(FAULT, "a role's refusal") X(RACE, "slots") X(WAIT, "nobody waits for ever")                          \
-    X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(WHOLE, "whole pushes")                          \
+    X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(WHOLE, "all parts")                             \
     X(GRADIENT, "gradients") X(MASS, "mass")                                                                                     \
     X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
     X(LOCAL, "own steps") X(NORM, "norms") X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
@@ -632,7 +633,7 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
                    int *words) {
     *first = 0;
     *end = cut_of(s) * WORDS;
-    if (kind == ECHI_KIND_PUSH) part_words(s, m->part, first, end);
+    if (kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && !is_coded(s))) part_words(s, m->part, first, end);
     if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = PARAMS;
     else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT * WORDS; *end = PARAMS; }
     *at = *first;
@@ -743,6 +744,7 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
     }
     m->refs = 2;
     m->answer = s->answers[a->to];
+    m->holds = 1 + (uint32_t)place(s, node, a->slot)->holds;
     m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
     CHECK(s, m->meta_len > 0);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)words * sizeof m->word[0]);
@@ -796,23 +798,26 @@ static void post_one(struct sim *s, int node, const struct echi_action *a, enum 
     c->post[(c->first + c->posts++) % POSTS] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end};
     set_going(s, c);
 }
+static void post_by_part(struct sim *s, int node, const struct echi_action *a, enum echi_role role) {
+    const struct echi_setup *setup = &s->node[node].setup;
+    const enum echi_kind kind = (enum echi_kind)a->kind;
+    for (int i = 0, first, end; i < echi_post_parts(setup, kind); i++) {
+        part_words(s, echi_post_part(setup, kind, i), &first, &end);
+        post_one(s, node, a, role, first, end);
+    }
+}
 static void post_action(struct sim *s, int node, const struct echi_action *a) {
     const int cut = cut_of(s) * WORDS;
     switch (a->slot.kind) {
-    case ECHI_SLOT_OWNER_GRADS:
-        for (int part = parts_of(s) - 1, first, end; part >= 0; part--) {
-            part_words(s, part, &first, &end);
-            post_one(s, node, a, ECHI_ROLE_OWNER, first, end);
-        }
-        break;
+    case ECHI_SLOT_OWNER_GRADS: post_by_part(s, node, a, ECHI_ROLE_OWNER); break;
+    case ECHI_SLOT_WORKER_WEIGHTS: post_by_part(s, node, a, ECHI_ROLE_WORKER); break;
     case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
     case ECHI_SLOT_HEAD_MOMENTUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, cut, PARAMS); break;
     case ECHI_SLOT_WORKER_NORM_ALL: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_OWNER_NORM: post_one(s, node, a, ECHI_ROLE_OWNER, 0, 1); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
-    case ECHI_SLOT_WORKER_COMING:
-    case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
+    case ECHI_SLOT_WORKER_COMING: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
     case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, PARAMS); break;
     case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, PARAMS); break;
     default: post_one(s, node, a, ECHI_ROLE_OWNER, 0, cut); break;
@@ -1131,6 +1136,7 @@ static void deliver(struct sim *s, const struct message *m) {
         struct place *to = place(s, m->to, post.slot);
         memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
         write_ends(s, m->to, post.slot, post.first, post.end);
+        for (int i = first; i < end && m->kind == ECHI_KIND_WEIGHTS; i++) to->of[i] = m->holds;
         const bool late = s->coordinator.phase == ECHI_RUN_RESCUES && msg.flag != ECHI_PARAMS_PART;   /* of a checkpoint */
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS && !late) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);
@@ -1399,7 +1405,7 @@ static bool step(struct sim *s) {
         it->role = m->role;
         it->kind = m->slot.kind;
         read_ends(s, m->from, m->slot, m->first, m->end);
-        struct echi_event e = {.type = ECHI_EVENT_SENT, .from = m->to, .slot = m->slot};
+        struct echi_event e = {.type = ECHI_EVENT_SENT, .from = m->to, .kind = m->kind, .slot = m->slot};
         const int node = m->from;
         const enum echi_role role = (enum echi_role)m->role;
         let_go(s, m);

@@ -7,7 +7,8 @@
  *              (lib/core/README.md); what is staler than drop_older, and nothing else, is dropped
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
- *   WHOLE      what an owner takes of a lease has every part of it, each once
+ *   WHOLE      what an owner takes of a lease has every part of it, each once; all parts of what a worker computes on, or joins to its
+ *              own, came from one copy of the weights
  *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
  *   MASS       the tallies of a state are the sum over the leases in it
  *   SUM        weights and momentum move by each push once; weights = w0 + all states, at the versions they are said to be
@@ -226,7 +227,8 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     switch (a->kind) {
     case ECHI_KIND_LEASE: watch_dealt(s, l); break;
     case ECHI_KIND_WEIGHTS:
-        note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
+        if (a->msg.part == 0)
+            note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         /* What a lost owner did last may be gone, or not have come from whoever has it. */
         MUST(s, STATE, !owns_reserve(s, node) || s->owner_killed || a->msg.members < s->woke_at || a->msg.samples >= s->woke_samples);
@@ -293,6 +295,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     const int from = m->from;
     switch (m->kind) {
     case ECHI_KIND_WEIGHTS:
+        if (!is_coded(s) && msg->part + 1 < parts_of(s)) break;   /* more is to come */
         place(s, m->to, slot)->holds = msg->samples;
         place(s, m->to, slot)->answer = m->answer;
         place(s, m->to, slot)->round = msg->version;
@@ -357,7 +360,16 @@ static void watch_takes(struct sim *s, const struct echi_lease *l) {
     seen->parts = 0;
 }
 
+/* A worker begins with these weights: a step, or under `local` to join them to its own. */
+static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
+    const bool step = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_FORWARD;
+    if (is_coded(s) || (is_local(s) ? t->kind != ECHI_TASK_LOCAL_JOIN : !step)) return;
+    const struct place *weights = place(s, node, t->weights);
+    for (int i = 0; i < cut_of(s) * WORDS; i++) MUST(s, WHOLE, weights->of[i] == weights->of[0]);
+}
+
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
+    watch_one_copy(s, node, t);
     if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS) watch_takes(s, &t->lease);
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);

@@ -139,7 +139,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
-        {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .members = true, .number = true},
+        {.kind = ECHI_KIND_WEIGHTS, .part = true, .flag = true, .version = true, .samples = true, .members = true, .number = true},
         {.kind = ECHI_KIND_PUSH, .has_lease = true, .part = true, .flag = true, .loss = true, .version = true, .samples = true,
          .head = true, .members = true, .times = true},
         {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true,

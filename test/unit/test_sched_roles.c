@@ -249,7 +249,7 @@ static void owner_computed(struct echi_owner *o) {
     echi_owner_step(o, &e, &acted);
 }
 static void owner_sent(struct echi_owner *o, struct echi_slot slot) {
-    const struct echi_event e = {.type = ECHI_EVENT_SENT, .slot = slot};
+    const struct echi_event e = {.type = ECHI_EVENT_SENT, .kind = ECHI_KIND_WEIGHTS, .slot = slot};   /* of one part */
     acted_none();
     echi_owner_step(o, &e, &acted);
 }

@@ -25,7 +25,7 @@ struct message {
     size_t len;
     uint8_t bytes[];
 };
-struct work { uint16_t node; int layer; struct echi_task task; };
+struct work { uint16_t node, to; uint8_t kind; int layer; struct echi_task task; };   /* to, kind: of a payload that has left */
 struct node {
     struct echi_setup setup;
     struct echi_node_role role;
@@ -86,7 +86,7 @@ static void perform(int node, const struct echi_action *a) {
         if (!echi_kind_has_payload(a->kind)) break;
         /* The payload has left at once, but its role hears of that behind what it does now: as a task of no kind. */
         assert_true(s.works < 8 * ECHI_WORLD_MAX);
-        s.work[s.works++] = (struct work){.node = (uint16_t)node,
+        s.work[s.works++] = (struct work){.node = (uint16_t)node, .to = a->to, .kind = a->kind,
                                           .task = {.kind = ECHI_TASKS, .role = a->msg.from_role, .weights = a->slot}};
         break;
     }
@@ -94,7 +94,7 @@ static void perform(int node, const struct echi_action *a) {
         struct posted *p = malloc(sizeof *p), **end = &n->posts;
         assert_non_null(p);
         *p = (struct posted){.from = a->to, .kind = a->kind, .slot = a->slot};
-        for (int i = a->kind == ECHI_KIND_PUSH ? echi_parts_before(&n->setup.plan.parts, n->setup.cut) : 1; i > 1; i--) {
+        for (int i = echi_post_parts(&n->setup, (enum echi_kind)a->kind); i > 1; i--) {
             struct posted *more = malloc(sizeof *more);
             *more = *p;
             p->next = more;
@@ -219,7 +219,7 @@ static void work_on(int at) {
     const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD;
     const bool rows = t->kind == ECHI_TASK_HEAD && t->weights_out.kind;
     struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = t, .result = &result};
-    if (t->kind == ECHI_TASKS) e = (struct echi_event){.type = ECHI_EVENT_SENT, .slot = t->weights};
+    if (t->kind == ECHI_TASKS) e = (struct echi_event){.type = ECHI_EVENT_SENT, .from = now.to, .kind = now.kind, .slot = t->weights};
     if (t->kind != ECHI_TASKS && (layered || rows) && now.layer > 0) {
         e.type = ECHI_EVENT_GRADIENT;
         e.layer = layered ? now.layer - 1 : 0;

@@ -47,7 +47,7 @@ struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
-    int parts;                                    /* of a push: those of the layers in front of the cut */
+    int parts, weight_parts;                      /* messages of a push, and of weights */
     struct echi_strand strand[ECHI_STRANDS];
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
@@ -58,13 +58,14 @@ struct echi_worker {
     bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
+    /* By the same: of the weights that come there, so many parts are in, and what all of them are to say. */
+    struct echi_coming { uint16_t in; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
     /* codec top-k (PROTOCOL.md, "Two kinds of link") */
     bool fresh;                                   /* the residual begins anew with the next step */
     uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
     uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
-    struct { uint64_t version, samples; } coming[ECHI_WORKER_PLACES];   /* by WORKER_COMING slot: weights that are here, still coded */
     uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
     bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
     uint32_t number;                              /* of the last message of this link */
@@ -81,6 +82,8 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 /* The samples that it is likely to compute after what it is at, for who reads them ahead; false: none are known. */
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
+/* A part of weights has come to a place (worker.c): are they all there? A fault where it is not the next of those that are coming. */
+bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_msg *msg, struct echi_actions *out);
 /* worker_local.c: the same under `local`; worker.c hands it all events but leases. */
 void echi_worker_local(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out);
@@ -104,7 +107,7 @@ struct echi_owner {
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
     int group;
-    int parts;                                    /* of a push: those of the layers in front of the cut */
+    int parts, weight_parts;                      /* messages of a push, and of weights */
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
     uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),
@@ -117,7 +120,8 @@ struct echi_owner {
     int round_count;                              /* BSP: the pushes that make up the round so far, in round_push[] */
     int queued;                                   /* whole pushes that wait, in queue[] */
     /* snapshots of the weights */
-    uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS]; int sends;
+    uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS];   /* in_flight: messages */
+    int sends;                                    /* answers, and copies for the coordinator, that have not left */
     uint64_t version, samples;                    /* pushes (BSP: rounds) and samples in the current weights, all groups' */
     uint64_t next_samples;                        /* in those being computed, without the push itself */
     /* several groups */
@@ -177,6 +181,7 @@ struct echi_owner {
     struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
+    uint16_t leaving[ECHI_WORLD_MAX];             /* messages of weights to this worker that have not left */
     bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
     bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */

@@ -14,7 +14,8 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     o->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
     o->group = group;
-    o->parts = echi_parts_before(&setup->plan.parts, setup->cut);
+    o->parts = echi_post_parts(setup, ECHI_KIND_PUSH);
+    o->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS);
     o->state_sending = -1;
     o->least = UINT32_MAX;
     for (int r = 0; r < setup->plan.world; r++) {
@@ -23,6 +24,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->push[r] = (struct echi_push){0};
         o->entered[r] = o->last[r] = 0;
         o->answer[r] = 0;
+        o->leaving[r] = 0;
         o->in_round[r] = 0;
         o->norm_in[r] = 0;
         o->known[r] = member;
@@ -84,14 +86,24 @@ static void owe_nothing(struct echi_owner *o, int rank) {
 }
 
 static void send_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
-    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
-    a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
-    a->msg.version = o->version;
-    a->msg.samples = o->samples;
-    a->msg.members = o->joined[rank];
-    o->in_flight[o->current]++;
+    for (int i = 0; i < o->weight_parts; i++) {
+        struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+        a->msg.part = (uint16_t)echi_post_part(o->setup, ECHI_KIND_WEIGHTS, i);
+        a->msg.version = o->version;
+        a->msg.samples = o->samples;
+        a->msg.members = o->joined[rank];
+    }
+    o->in_flight[o->current] = (uint16_t)(o->in_flight[o->current] + o->weight_parts);
+    o->leaving[rank] = (uint16_t)(o->leaving[rank] + o->weight_parts);
     o->sends++;
     o->answer[rank]--;
+}
+
+/* A snapshot, or a part of it, has left: for the coordinator, or as one of the messages of an answer. */
+static void weights_left(struct echi_owner *o, const struct echi_event *e) {
+    o->in_flight[e->slot.index]--;
+    if (e->kind == ECHI_KIND_PARAMS || --o->leaving[e->from] % o->weight_parts == 0) o->sends--;
 }
 
 /* What has changed since the message before, in the order of this worker's link: a task, and then the message. What stays on this
@@ -417,9 +429,10 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &e->msg->lease;
     const struct echi_push *p = &o->push[e->from];
+    const int next = echi_post_part(o->setup, ECHI_KIND_PUSH, p->parts_in);
     if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))
         return false;
-    if (p->whole || e->msg->part != o->parts - 1 - p->parts_in || (p->parts_in > 0 && p->lease.id != l->id)) return false;
+    if (p->whole || e->msg->part != next || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
     return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
            (o->round_count == 0 || l->round_size == o->round_push[0].lease.round_size) && !is_in(o, l);
@@ -583,8 +596,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     case ECHI_EVENT_COMPUTED: on_computed(o, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_OWNER_WEIGHTS) {
-            o->in_flight[e->slot.index]--;
-            o->sends--;
+            weights_left(o, e);
         } else if (e->slot.kind == ECHI_SLOT_OWNER_MOMENTUM) {
             o->momentum_sending--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_NORM_ALL) {

@@ -206,7 +206,10 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
     case ECHI_EVENT_BROKE: put_text(w, e->text); break;
     case ECHI_EVENT_MOVED: w->ok = false; break;   /* no driver's */
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
-    case ECHI_EVENT_SENT: put_slot(w, e->slot); break;
+    case ECHI_EVENT_SENT:
+        echi_put8(w, e->kind);
+        put_slot(w, e->slot);
+        break;
     case ECHI_EVENT_GRADIENT: echi_put16(w, (uint16_t)e->layer); /* fall through */
     case ECHI_EVENT_COMPUTED:
         echi_task_put(w, e->task);
@@ -235,7 +238,11 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     case ECHI_EVENT_FAILED: e->status = (ech_status)echi_get16(r); /* fall through */
     case ECHI_EVENT_BROKE: get_text(r, t); break;
     case ECHI_EVENT_MESSAGE: get_message(r, t); break;
-    case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
+    case ECHI_EVENT_SENT:
+        e->kind = echi_get8(r);
+        e->slot = get_slot(r);
+        if (e->kind >= ECHI_KINDS) r->ok = false;
+        break;
     case ECHI_EVENT_GRADIENT: e->layer = echi_get16(r); /* fall through */
     case ECHI_EVENT_COMPUTED:
         get_task(r, &t->task);

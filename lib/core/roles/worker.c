@@ -13,7 +13,8 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
-    w->parts = echi_parts_before(&setup->plan.parts, setup->cut);
+    w->parts = echi_post_parts(setup, ECHI_KIND_PUSH);
+    w->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
@@ -271,12 +272,27 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
     else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
 }
 
+/* The parts of one answer come one behind the other. */
+bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_msg *m, struct echi_actions *out) {
+    struct echi_coming *c = &w->coming[place];
+    const bool same = m->version == c->version && m->samples == c->samples && m->members == c->members;
+    if (m->part != echi_post_part(w->setup, ECHI_KIND_WEIGHTS, c->in) || (c->in > 0 && !same)) {
+        echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is none of those before it: do all nodes run the same version?");
+        return false;
+    }
+    *c = (struct echi_coming){(uint16_t)(c->in + 1), m->members, m->version, m->samples};
+    if (c->in < w->weight_parts) return false;
+    c->in = 0;
+    return true;
+}
+
 /* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (e->slot.index >= ECHI_WORKER_PLACES || w->posted[e->slot.index] != e->from)
         return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     const uint8_t slot = (uint8_t)e->slot.index;
+    if (!echi_worker_has_weights(w, slot, m, out)) return;
     if (e->from != w->owner || m->members != w->joined) return post(w, slot, e->from, out);
     if (!coded(w)) {
         w->posted[slot] = ECHI_NO_RANK;
@@ -286,8 +302,6 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
         return echi_act_fault(out, ECH_E_FORMAT, "weights came that count from others than are here: do all nodes run the same version?");
     if (w->queued == ECHI_STRANDS) return echi_act_fault(out, ECH_E_INTERNAL, "more weights came than a worker waits for");
     w->number = m->number;
-    w->coming[slot].version = m->version;
-    w->coming[slot].samples = m->samples;
     w->queue[w->queued++] = slot;
 }
 
@@ -417,8 +431,11 @@ static void on_moved(struct echi_worker *w, const struct echi_event *e, struct e
 /* Places that were posted for a lost node are free, and what is in flight for it goes no further. */
 static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
-    for (int i = 0; i < ECHI_WORKER_PLACES; i++)
-        if (w->posted[i] == e->from) w->posted[i] = ECHI_NO_RANK;
+    for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
+        if (w->posted[i] != e->from) continue;
+        w->posted[i] = ECHI_NO_RANK;
+        w->coming[i].in = 0;
+    }
     bool owned = e->from == w->owner;
     for (int i = 0; i < p->strands; i++) {
         struct echi_strand *s = &w->strand[i];

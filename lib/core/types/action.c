@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The list of actions that a role returns. */
+ * The list of actions that a role returns, and the messages that one of them stands for. */
 #include "echi_event.h"
 
 #include <string.h>
@@ -31,6 +31,15 @@ void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, stru
     a->to = (uint16_t)from;
     a->kind = (uint8_t)kind;
     a->slot = slot;
+}
+
+int echi_post_parts(const struct echi_setup *s, enum echi_kind kind) {
+    const bool by_part = kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && s->plan.codec == ECHI_CODEC_DENSE);
+    return by_part ? echi_parts_before(&s->plan.parts, s->cut) : 1;
+}
+
+int echi_post_part(const struct echi_setup *s, enum echi_kind kind, int i) {
+    return kind == ECHI_KIND_PUSH ? echi_post_parts(s, kind) - 1 - i : i;
 }
 
 void echi_act_fault(struct echi_actions *out, ech_status status, const char *text) {

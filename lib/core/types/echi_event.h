@@ -19,7 +19,7 @@ struct echi_setup {
 enum echi_event_type {
     ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
     ECHI_EVENT_MESSAGE,    /* payload, if any, whole in `slot` */
-    ECHI_EVENT_SENT,       /* the payload sent from `slot` has left it */
+    ECHI_EVENT_SENT,       /* the payload that a message of `kind` sent from `slot` to `from` has left it */
     ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place; HEAD with weights_out: the rows', with `result` */
     ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
     ECHI_EVENT_LOST,       /* node: the driver cannot reach `from` any more, for the reason in `text`; `flag`: `from` left in order.
@@ -41,6 +41,7 @@ enum echi_event_type {
 struct echi_event {
     uint8_t type;
     uint16_t from;
+    uint8_t kind;                           /* SENT */
     int64_t now;                            /* ns */
     const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
@@ -54,7 +55,8 @@ struct echi_event {
 
 enum echi_action_type {
     ECHI_ACTION_SEND,      /* msg to role msg.to_role of node `to`, with the payload in `slot` if its kind carries one */
-    ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot` (PUSH: one for each part) */
+    ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot`; of a kind that comes by part the next so many
+                              (echi_post_parts) */
     ECHI_ACTION_COMPUTE,
     ECHI_ACTION_PLAN,      /* coordinator: send `plan` to all nodes */
     ECHI_ACTION_FAULT,     /* a role refuses the event: status in msg.layer, sentence in msg.text. The driver answers with BROKE where
@@ -81,13 +83,19 @@ struct echi_action {
     };
 };
 /* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. So many are enough
- * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each. */
-#define ECHI_ACTIONS_MAX (4 * ECHI_WORLD_MAX + 512)
+ * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each; beside
+ * them the parts of all answers that an owner may have on their way. */
+#define ECHI_ACTIONS_MAX (4 * ECHI_WORLD_MAX + 512 + (ECHI_SNAPSHOTS - 2) * ECHI_PARTS_MAX)
 struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
 struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */
 /* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */
 struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
                                   enum echi_kind kind);
+/* Pushes and weights travel by part, with a message for each in front of the cut; but what is coded is one message of weights. How many
+ * messages of this kind a POST has places for, and which part the i-th of them carries: weights from the first on, as forward needs
+ * them, gradients from the last, as backward makes them. Of other kinds there is one, which is part 0. */
+int echi_post_parts(const struct echi_setup *setup, enum echi_kind kind);
+int echi_post_part(const struct echi_setup *setup, enum echi_kind kind, int i);
 void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot);
 void echi_act_fault(struct echi_actions *out, ech_status status, const char *text);
 #endif

@@ -26,7 +26,8 @@
     X(STATS, "stats", 0)           /* node -> coordinator: bytes sent */                                             \
     X(ACT_GRAD, "activation_grad", 1) /* head -> worker: rows [n][cut_width] */                                      \
     X(ACT, "activation", 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
-    X(WEIGHTS, "weights", 1)       /* owner -> worker: a snapshot of its layers */                                   \
+    X(WEIGHTS, "weights", 1)       /* owner -> worker: a snapshot of its layers, one part, the first part first; coded all of \
+                                      them as part 0 */                                                              \
     X(PUSH, "push", 1)             /* worker -> owner: gradient of one part (echi_part.h), the last part first */    \
     X(STATE, "state", 1)           /* owner -> owner: the sum of a group's changes */                                \
     X(PARAMS, "params", 1)         /* initial, measured and final weights, to and from the coordinator */            \
@@ -98,7 +99,7 @@ struct echi_msg {
                                        backward */
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
-    uint16_t part;                  /* PUSH: the one that it carries, of the plan's table */
+    uint16_t part;                  /* PUSH, WEIGHTS: the one that it carries, of the plan's table */
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many; PARAMS, ASK: since the run began or was resumed */

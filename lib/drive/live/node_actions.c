@@ -125,13 +125,6 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     size_t at, len = 0;
     struct echi_msg m = {.kind = a->kind};
     switch (a->slot.kind) {
-    case ECHI_SLOT_OWNER_GRADS:
-        for (int part = echi_parts_before(&n->setup.plan.parts, n->setup.cut) - 1; part >= 0; part--) {
-            m.part = (uint16_t)part;
-            echi_node_extent(n, a->kind, &m, false, &at, &len);
-            post_named(n, a, ECHI_ROLE_OWNER, echi_msg_name(&m), at, len);
-        }
-        return;
     case ECHI_SLOT_WORKER_NORM_ALL: return post_bytes(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_OWNER_NORM: return post_bytes(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
@@ -146,14 +139,19 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     }
     static const uint8_t role[ECHI_SLOT_KINDS] = {
         [ECHI_SLOT_WORKER_WEIGHTS] = ECHI_ROLE_WORKER, [ECHI_SLOT_WORKER_ACT_GRAD] = ECHI_ROLE_WORKER,
-        [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER,
+        [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_GRADS] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_OWNER_W0] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_PEER] = ECHI_ROLE_OWNER, [ECHI_SLOT_HEAD_ROWS] = ECHI_ROLE_HEAD,
         [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
         [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
     };
-    echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM, &at, &len);
-    post_bytes(n, a, (enum echi_role)role[a->slot.kind], at, len);
+    const bool of_head = a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM;
+    const enum echi_kind kind = (enum echi_kind)a->kind;
+    for (int i = 0; i < echi_post_parts(&n->setup, kind); i++) {
+        m.part = (uint16_t)echi_post_part(&n->setup, kind, i);
+        echi_node_extent(n, a->kind, &m, of_head, &at, &len);
+        post_named(n, a, (enum echi_role)role[a->slot.kind], echi_msg_name(&m), at, len);
+    }
 }
 
 static void send_plan(struct echi_node *n) {

@@ -389,7 +389,8 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
         break;
     case ECHI_NET_MESSAGE: on_message(n, e); break;
     case ECHI_NET_SENT: {
-        struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint16_t)e->peer, .slot = echi_node_slot(e->cookie)};
+        struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint16_t)e->peer, .kind = (uint8_t)e->kind,
+            .slot = echi_node_slot(e->cookie)};
         echi_node_event(n, echi_node_role_of(e->cookie), &event);
         break;
     }

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOCAL_MAX 512    /* messages to oneself waiting, and posts for them; roles have far fewer out */
+/* Messages to oneself waiting, and posts for them: gradients and weights of two steps, and few others. */
+#define LOCAL_MAX (5 * ECHI_PARTS_MAX)
 
 struct local_message { struct echi_net_message m; uint8_t *meta; };   /* m.meta is `meta` */
 struct local_post { int kind, name; void *buffer; size_t cap; uint64_t cookie; };
@@ -25,7 +26,7 @@ struct echi_wire {
     struct local_post post[LOCAL_MAX];
     int posts;
     int n_given;
-    struct { int peer; uint64_t cookie; } back[LOCAL_MAX];   /* payloads for peers that are gone: they come back as SENT */
+    struct { int peer, kind; uint64_t cookie; } back[LOCAL_MAX];   /* payloads for peers that are gone: they come back as SENT */
     int n_back;
 };
 
@@ -144,6 +145,7 @@ ech_status echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_m
         if (status != ECH_E_PEER_LOST || message->payload_len == 0) return status;
         if (w->n_back == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many messages to nodes that are gone");
         w->back[w->n_back].peer = peer;
+        w->back[w->n_back].kind = message->kind;
         w->back[w->n_back++].cookie = message->cookie;
         return ECH_OK;
     }
@@ -204,7 +206,7 @@ ech_status echi_wire_poll(struct echi_wire *w, int64_t deadline, struct echi_net
     while (w->n_back > 0 && *out_count < cap / 4) {
         w->n_back--;
         out[(*out_count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->back[w->n_back].peer,
-            .cookie = w->back[w->n_back].cookie};
+            .kind = w->back[w->n_back].kind, .cookie = w->back[w->n_back].cookie};
     }
     if (w->ready) ECHI_TRY(deliver(w, out, cap / 2, out_count, err));
     int more = 0;

@@ -129,11 +129,11 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
     case ECHI_ACTION_SEND:
         if (!echi_kind_has_payload(a->kind)) return true;
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to send from", false;
-        return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, 0, a->slot), 1);
+        return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, a->kind, a->slot), 1);
     case ECHI_ACTION_POST:
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to receive into", false;
         return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), 
-                   a->kind == ECHI_KIND_PUSH ? echi_parts_before(&s->setup.plan.parts, s->setup.cut) : 1);
+                   echi_post_parts(&s->setup, (enum echi_kind)a->kind));
     case ECHI_ACTION_COMPUTE:
         if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
         return owe(s, owed_task(&a->task), 1);
@@ -162,7 +162,7 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
         return pay(s, owed_slot(OWED_PAYLOAD, 0, e->from, e->msg->kind, e->slot), true)
                    ? NULL : "no role has asked for that payload in that slot";
     case ECHI_EVENT_SENT:
-        return pay(s, owed_slot(OWED_SENT, t->role, 0, 0, e->slot), true) ? NULL : "no role has sent anything from that slot";
+        return pay(s, owed_slot(OWED_SENT, t->role, 0, e->kind, e->slot), true) ? NULL : "no role has sent anything from that slot";
     case ECHI_EVENT_GRADIENT:
         if (e->layer >= s->setup.n_layers || e->task->role != t->role) return "it does not fit its task";
         return pay(s, owed_task(e->task), false) ? NULL : "no role has asked for that task";

@@ -100,7 +100,10 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
         add_message(&l, e->msg);
         if (e->slot.kind) add_slot(&l, " -> ", e->slot);
         break;
-    case ECHI_EVENT_SENT: add_slot(&l, "sent: ", e->slot); break;
+    case ECHI_EVENT_SENT:
+        echi_print(&l, "%s sent: ", echi_kind_name(e->kind));
+        add_slot(&l, "", e->slot);
+        break;
     case ECHI_EVENT_GRADIENT:
         if (e->task->kind == ECHI_TASK_HEAD) echi_print(&l, "gradients of rows: ");
         else echi_print(&l, "gradient of layer %d: ", e->layer);

@@ -148,7 +148,7 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
 static void on_sent(struct echi_sim *s, uint32_t id) {
     const struct echi_flight *f = echi_records_at(&s->flights, id);
     if (!f->payload || s->node[f->from].dead) return;
-    struct echi_event e = {.type = ECHI_EVENT_SENT, .from = f->to, .slot = f->slot};
+    struct echi_event e = {.type = ECHI_EVENT_SENT, .from = f->to, .kind = f->kind, .slot = f->slot};
     echi_sim_event(s, f->from, (enum echi_role)f->role, &e);
 }
 

@@ -119,8 +119,8 @@ void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
     const struct echi_setup *setup = &s->node[rank].setup;
     if (s->node[rank].role.gone[a->to]) return;
     if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;   /* one frame grants all that is posted at once */
-    int name = a->slot.kind == ECHI_SLOT_OWNER_GRADS ? echi_parts_before(&setup->plan.parts, setup->cut) : 1;
-    while (name-- > 0) post_named(s, rank, a, name);
+    const enum echi_kind kind = (enum echi_kind)a->kind;
+    for (int i = 0; i < echi_post_parts(setup, kind); i++) post_named(s, rank, a, echi_post_part(setup, kind, i));
 }
 
 /* `rank` and the lost node have this channel no more: places are free, and what it holds from the lost node is gone. */
