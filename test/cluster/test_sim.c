@@ -581,7 +581,7 @@ static void policies_account_for_all_samples(void **state) {
         set(&a.config, "separate", i / 4 % 2 ? "1" : "off");
         set(&a.config, "epochs", "3");
         set(&a.config, "eval-every", "200");
-        char seed[8];
+        char seed[12];
         snprintf(seed, sizeof seed, "%d", i);
         set(&a.config, "seed", seed);
         if (i % 4) set(&a.config, "lr", "0.01");

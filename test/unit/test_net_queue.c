@@ -32,7 +32,7 @@ static int begin(void **state) {
     echi_queue_end(&q);
     if (echi_queue_begin(&q, kinds, ECHI_NET_KINDS_MAX, NULL) != ECH_OK) return -1;
     echi_pool_destroy(&pool);
-    return echi_pool_create(&pool, sizeof(struct echi_message), MANY, "messages", NULL);
+    return echi_pool_create(&pool, sizeof(struct echi_message), MANY, "messages", NULL) == ECH_OK ? 0 : -1;
 }
 
 static int end(void **state) {
