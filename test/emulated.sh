@@ -4,7 +4,7 @@
 # the tests of the arithmetic (a part of their cases, for it is some twenty times slower there) and of units, the size of a program that
 # trains, and one run of an x86-64 node and an emulated one, to the same bits as two x86-64 nodes. And the command of STATIC=1, which asks
 # for no library. Takes gcc for AArch64, qemu-user, and cmocka for it, which is fetched beside the build when this is Debian.
-#   PART=48    every forty-eighth case
+#   PART=96    every ninety-sixth case
 # Exits with 77, and says why, when one of them is not here.
 # shellcheck source-path=SCRIPTDIR source=cluster/cluster.bash
 . "$(dirname "$0")/cluster/cluster.bash"
@@ -36,7 +36,7 @@ set +e
 emulated() { qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$@"; }
 
 # --- the arithmetic, and the units but those that take minutes here
-export TEST_PART=${PART:-48} library machine build work
+export TEST_PART=${PART:-96} library machine build work
 export -f emulated
 printf '%s\n' "${tests[@]}" |
     xargs -P "$(nproc)" -I @ bash -c 'emulated "$build/test/$1" >"$work/${1#*/}.log" 2>&1 || echo "$1" >>"$work/failed"' one @

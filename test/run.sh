@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs each test in a process of its own, prints a line for each and, of those that fail, their output.
-# Three times as many run at a time as there are processors, since some wait for most of their time; or TEST_JOBS.
+# Four times as many run at a time as there are processors, since some wait for most of their time; or TEST_JOBS.
 # usage: B=build CC=gcc NM=nm SAN= [QUICK=1] [TEST_JOBS=2] [TEST_IDLE=120] [TEST_CPU=1800] [ONLY=word] test/run.sh TEST...
 # QUICK leaves out what says `make check only:` at its head, and has random cases tried in part: see test/part.h.
 # A test has as much time as it needs. It is ended when it makes no progress: in TEST_IDLE seconds it printed nothing and
@@ -11,7 +11,7 @@ set -u
 logs=$B/test-logs
 mkdir -p "$logs"
 : >"$logs/times"   # a line for each test that passed: processor time and wall time in seconds, name
-passed=0 failed=0 skipped=0 left_out=0 jobs=${TEST_JOBS:-$((3 * $(nproc)))}
+passed=0 failed=0 skipped=0 left_out=0 jobs=${TEST_JOBS:-$((4 * $(nproc)))}
 idle_max=${TEST_IDLE:-120} cpu_max=${TEST_CPU:-1800} tick=2 hertz=$(getconf CLK_TCK)
 [ -z "${QUICK:-}" ] || export TEST_PART=${TEST_PART:-16}
 
