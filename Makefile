@@ -151,8 +151,8 @@ OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
 # Products of bf16 numbers, used where the processor has them: never called elsewhere.
 $(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
 ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
-# Size is dear there, but not where the time goes.
-ifneq ($(PROFILE),)
+# A board's archive is made for size, one with sanitizers may be compiled in little time (-O1); but not where its time goes.
+ifneq ($(PROFILE)$(SAN),)
 $(B)/ops/%.o: private override CFLAGS += -O2
 endif
 # Kernels for CUDA travel in the archive as images, made of each text by what there is here. Of those in CUDA_TEXTS: NAME.fatbin, machine
@@ -223,9 +223,9 @@ $(B)/%.o: %.c $(B)/flags
 	@$(if $(Q),echo '  CC    $<')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter $@,$(OBJ)),$(STACK_WARN)) $(call inc,$<) -MMD -MP -c -o $@ $<
 # Unrolled kernels parse nothing, and clang takes minutes to watch all of their steps, as gcc does for more than their addresses.
-# Beyond 50 accesses in a function gcc calls what looks at an address instead of writing it out: a third of the time to compile.
+# Beyond 300 accesses in a function gcc calls what looks at an address instead of writing it out: a third of the time to compile.
 KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstring undefined,$(SAN)),-fno-sanitize=undefined) \
-    $(if $(findstring address,$(SAN)),$(if $(findstring clang,$(CC)),,--param asan-instrumentation-with-call-threshold=50)))
+    $(if $(findstring address,$(SAN)),$(if $(findstring clang,$(CC)),,--param asan-instrumentation-with-call-threshold=300)))
 define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
