@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,15 +183,6 @@ enum { N_OPTIONS = (int)(sizeof options / sizeof options[0]) };
 const struct ech_option *ech_options(int *out_count) {
     if (out_count) *out_count = N_OPTIONS;
     return options;
-}
-
-ech_status echi_refuse(struct ech_error *err, const char *fmt, ...) {
-    char text[sizeof err->text];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return echi_fail(err, ECH_E_ARGUMENT, "config", "%s", text);
 }
 
 /* ---------------------------------------------------------- the struct */

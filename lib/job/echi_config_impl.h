@@ -4,9 +4,10 @@
 #ifndef ECHI_CONFIG_IMPL_H
 #define ECHI_CONFIG_IMPL_H
 #include "echelon.h"
+#include "echi_error.h"
 
-/* ECH_E_ARGUMENT, with a sentence. */
-ech_status echi_refuse(struct ech_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* ECH_E_ARGUMENT, with a sentence: a format and what it takes. */
+#define echi_refuse(err, ...) echi_fail(err, ECH_E_ARGUMENT, "config", __VA_ARGS__)
 /* What the caller of `config` knows of `whole`; the bytes behind that, if he knows more, stay. */
 void echi_config_give_back(struct ech_config *config, const struct ech_config *whole);
 /* Is the field of option i of ech_options, however it was set, one that may be? */
