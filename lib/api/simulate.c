@@ -2,6 +2,7 @@
  * ech_simulate: files and options around a simulated run. */
 #include "echelon_dev.h"
 #include "echi_sim.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 
 #include <stdio.h>
@@ -47,12 +48,8 @@ static ech_status load(struct simulation *s, const ech_model *model, const ech_d
     ECHI_TRY(ech_config_check(&s->config, err));
     ECHI_TRY(echi_job_make(model, data, &s->config, &s->job, err));
     if (!o->costs_only) ECHI_TRY(echi_first_weights(model, &s->config, &s->weights, err));
-    if (s->config.on_log) {
-        char line[240];
-        snprintf(line, sizeof line, "arithmetic costs what it does on %s%s", s->profile.machine,
-                 fitted ? ", by multiply-adds: the profile is of another model" : "");
-        s->config.on_log(s->config.user, ECH_LOG_INFO, line);
-    }
+    echi_config_log(&s->config, ECH_LOG_INFO, "arithmetic costs what it does on %s%s", s->profile.machine,
+                    fitted ? ", by multiply-adds: the profile is of another model" : "");
     return ECH_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ech_train: a whole run on this node. */
 #include "echi_checkpoint.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 #include "echi_run.h"
 
@@ -29,9 +30,8 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     ECHI_TRY_GOTO(echi_config_whole(given, config, err), out);
     ECHI_TRY_GOTO(echi_job_make(model, data, config, job, err), out);
     echi_report_begin(report, model, data, config);
-    if (job->augment && config->rank == 0 && config->on_log)
-        config->on_log(config->user, ECH_LOG_INFO,
-                       "training samples are cropped and mirrored at random (augment off takes them as they are)");
+    if (job->augment && config->rank == 0)
+        echi_config_log(config, ECH_LOG_INFO, "training samples are cropped and mirrored at random (augment off takes them as they are)");
     if (config->rank == 0) {
         ECHI_TRY_GOTO(echi_first_weights(model, config, &weights, err), out);
         if (config->checkpoint[0]) ECHI_TRY_GOTO(echi_checkpoints_open(config, job, &checkpoints, err), out);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The listener's end of a measured link: answers one caller after the other, and believes none of them. */
 #include "echi_probe.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 #include "echi_run.h"
 #include "echi_os.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,17 +18,6 @@ struct listener {
     bool told;                   /* on_bound was called */
     uint32_t got;                /* bulks since the last PING */
 };
-
-static void say(const struct listener *l, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct listener *l, enum ech_log_level level, const char *fmt, ...) {
-    char line[512];
-    va_list args;
-    if (!l->config->on_log) return;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    l->config->on_log(l->config->user, level, line);
-}
 
 static bool stopped(const struct listener *l) { return l->config->stop && __atomic_load_n(l->config->stop, __ATOMIC_RELAXED); }
 
@@ -91,8 +79,8 @@ ech_status ech_doctor_listen(const struct ech_config *given, struct ech_error *e
         if (!l.told && config->on_bound) config->on_bound(config->user, echi_net_address(l.end.net));
         l.told = true;
         status = serve(&l, &why);
-        if (status == ECH_OK) say(&l, ECH_LOG_INFO, "a node was served");
-        else if (status != ECH_E_END) say(&l, ECH_LOG_WARN, "a node was dropped: it %s", why.text);
+        if (status == ECH_OK) echi_config_log(config, ECH_LOG_INFO, "a node was served");
+        else if (status != ECH_E_END) echi_config_log(config, ECH_LOG_WARN, "a node was dropped: it %s", why.text);
         echi_probe_close(&l.end);
         if (status == ECH_E_IO) return echi_fail(err, status, "doctor.listen", "%s", why.text);
     }

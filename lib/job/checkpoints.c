@@ -2,12 +2,12 @@
  * The folder of checkpoints: which are there, which are whole; the next is written, the oldest go. A thread of its own writes. */
 #include "echi_checkpoint_impl.h"
 #include "echi_bytes.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 #include "echi_print.h"
 #include "echi_sha256.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,17 +45,6 @@ struct echi_checkpoints {
     struct echi_standing at;
     struct echi_done done;     /* of the last write */
 };
-
-static void say(const struct echi_checkpoints *f, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct echi_checkpoints *f, enum ech_log_level level, const char *fmt, ...) {
-    if (!f->config->on_log) return;
-    char line[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    f->config->on_log(f->config->user, level, line);
-}
 
 static void path_of(const struct echi_checkpoints *f, uint64_t number, const char *ending, char out[sizeof f->last]) {
     snprintf(out, sizeof f->last, "%s/checkpoint-%08" PRIu64 "%s", f->config->checkpoint, number, ending);
@@ -169,7 +158,7 @@ static ech_status clean_one(void *self, const char *name) {
     if (!unmarked && part != P_TEMPORARY) return ECH_OK;
     if (snprintf(path, sizeof path, "%s/%s", f->config->checkpoint, name) >= (int)sizeof path) return ECH_OK;
     if (echi_file_remove(path, NULL) == ECH_OK && unmarked)
-        say(f, ECH_LOG_INFO, "removed %s, which a run had not finished writing when it ended", path);
+        echi_config_log(f->config, ECH_LOG_INFO, "removed %s, which a run had not finished writing when it ended", path);
     return ECH_OK;
 }
 
@@ -190,18 +179,18 @@ static ech_status resume(struct echi_checkpoints *f, struct ech_error *err) {
             free(bytes);
             if (status != ECH_OK) return status;
             f->resumed = true;
-            say(f, ECH_LOG_INFO, "going on from %s: %" PRIu64 " samples, %.2f epochs", path, f->from.at.samples,
-                (double)f->from.at.samples / f->job->train_samples);
+            echi_config_log(f->config, ECH_LOG_INFO, "going on from %s: %" PRIu64 " samples, %.2f epochs", path, f->from.at.samples,
+                            (double)f->from.at.samples / f->job->train_samples);
             return ECH_OK;
         }
-        say(f, ECH_LOG_WARN, "checkpoint %" PRIu64 " is broken and skipped: %s", number, why.text);
+        echi_config_log(f->config, ECH_LOG_WARN, "checkpoint %" PRIu64 " is broken and skipped: %s", number, why.text);
         f->count--;
     }
     if (there > 0)
         return echi_fail(err, ECH_E_FORMAT, "checkpoint.open",
                          "none of the %d checkpoints in '%s' is whole: give another --checkpoint folder to begin at the beginning",
                          there, f->config->checkpoint);
-    say(f, ECH_LOG_INFO, "no checkpoint in '%s' yet: beginning at the beginning", f->config->checkpoint);
+    echi_config_log(f->config, ECH_LOG_INFO, "no checkpoint in '%s' yet: beginning at the beginning", f->config->checkpoint);
     return ECH_OK;
 }
 

@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Why this plan: what rank 0 compared, what it took, and who holds the others up; and why it was changed while the run went. */
 #include "echi_choice_log.h"
+#include "echi_config_log.h"
 #include "echi_print.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-
-static void say(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) {
-    char line[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    config->on_log(config->user, level, line);
-}
 
 /* "gssp, 3 groups, head apart" */
 static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
@@ -34,31 +22,33 @@ static const struct echi_candidate *next_best(const struct echi_choice *c) {
 
 static void tell_policies(const struct ech_config *config, const struct echi_choice *c) {
     char name[64], other[64];
-    say(config, ECH_LOG_INFO, "plan: %-28s %10s %10s %6s %10s", "predicted of", "images/s", "staleness", "price", "score");
+    echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10s %10s %6s %10s", "predicted of", "images/s", "staleness", "price", "score");
     for (int i = 0; i < c->count; i++) {
         const struct echi_candidate *k = &c->candidate[i];
         name_of(k, name, sizeof name);
-        say(config, ECH_LOG_INFO, "plan: %-28s %10.0f %10.2f %6.2f %10.0f%s", name, k->rate, k->staleness, k->price, k->score,
-                      i == c->taken ? " *" : "");
+        echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10.0f %10.2f %6.2f %10.0f%s", name, k->rate, k->staleness, k->price, k->score,
+                        i == c->taken ? " *" : "");
     }
     const struct echi_candidate *k = &c->candidate[c->taken], *next = next_best(c);
     name_of(k, name, sizeof name);
-    if (!next) return say(config, ECH_LOG_INFO, "plan: %s, the only one that is possible here", name);
+    if (!next) return echi_config_log(config, ECH_LOG_INFO, "plan: %s, the only one that is possible here", name);
     name_of(next, other, sizeof other);
     if (k->score >= next->score)
-        say(config, ECH_LOG_INFO,
-            "plan: %s is taken: %.0f images/s, of which staleness leaves the worth of %.0f, are %.0f %% more than the next best, "
-            "%s, is worth", name, k->rate, k->score, 100 * (k->score / next->score - 1), other);
+        echi_config_log(config, ECH_LOG_INFO,
+                        "plan: %s is taken: %.0f images/s, of which staleness leaves the worth of %.0f, are %.0f %% more than the next "
+                        "best, %s, is worth", name, k->rate, k->score, 100 * (k->score / next->score - 1), other);
     else
-        say(config, ECH_LOG_INFO, "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is simpler", name,
-                      other, 100 * (next->score / k->score - 1));
+        echi_config_log(config, ECH_LOG_INFO,
+                        "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is simpler", name, other,
+                        100 * (next->score / k->score - 1));
 }
 
 static void tell_groups(const struct ech_config *config, const struct echi_choice *c) {
     char list[200];
     struct echi_print l = {list, sizeof list, 0};
     for (int i = 0; i < c->count; i++) echi_print(&l, "%s%.0f", i ? ", " : "", c->candidate[i].rate);
-    say(config, ECH_LOG_INFO, "plan: %d of 1 to %d groups: images/s are predicted to be %s", c->candidate[c->taken].groups, c->count, list);
+    echi_config_log(config, ECH_LOG_INFO, "plan: %d of 1 to %d groups: images/s are predicted to be %s", c->candidate[c->taken].groups,
+                    c->count, list);
 }
 
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
@@ -66,11 +56,13 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     if (c->count == 0 || !config->on_log) return;
     if (coordinator->wishes.choose && !coordinator->plan_given) tell_policies(config, c);
     else if (c->count > 1) tell_groups(config, c);
-    say(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
-        c->candidate[c->taken].staleness);
+    echi_config_log(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
+                    c->candidate[c->taken].staleness);
     if (c->useless < 0) return;
-    say(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
-        c->left_out ? "; it is left out" : coordinator->wishes.choose ? "; run without it" : "; run without it, or give --sync auto");
+    echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
+                    c->left_out ? "; it is left out"
+                    : coordinator->wishes.choose ? "; run without it"
+                                                 : "; run without it, or give --sync auto");
 }
 
 void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m) {
@@ -78,13 +70,14 @@ void echi_move_log(const struct ech_config *config, const struct echi_coordinato
     const struct echi_plan *plan = &coordinator->plan;
     if (!config->on_log) return;
     if (why->from == echi_plan_reserve(plan))
-        return say(config, ECH_LOG_INFO,
-                   "rank %d returns to group %d: its steps of late (%d and more) took %.2f times as long as is usual there",
-                   m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio);
-    say(config, ECH_LOG_INFO,
-        "rank %d joins group %d%s: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; "
-        "%.0f %% more samples a second are expected of the move", m->peer, m->group,
-        m->group == echi_plan_reserve(plan) ? ", the reserve" : "", ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
+        return echi_config_log(config, ECH_LOG_INFO,
+                               "rank %d returns to group %d: its steps of late (%d and more) took %.2f times as long as is usual there",
+                               m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio);
+    echi_config_log(config, ECH_LOG_INFO,
+                    "rank %d joins group %d%s: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it "
+                    "was; %.0f %% more samples a second are expected of the move", m->peer, m->group,
+                    m->group == echi_plan_reserve(plan) ? ", the reserve" : "", ECHI_REGROUP_LASTING, why->ratio, why->from,
+                    100 * why->gain);
 }
 
 void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told) {
@@ -92,7 +85,7 @@ void echi_resize_log(const struct ech_config *config, const struct echi_coordina
     if (coordinator->sizes == *told) return;
     *told = coordinator->sizes;
     if (!config->on_log) return;
-    say(config, ECH_LOG_INFO,
-        "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group",
-        why->rank, why->n, ECHI_REGROUP_LASTING, why->ratio);
+    echi_config_log(config, ECH_LOG_INFO,
+                    "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group",
+                    why->rank, why->n, ECHI_REGROUP_LASTING, why->ratio);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options from the environment: the variables that name them, and rank and world as a launcher reports them. */
 #include "echi_config_impl.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 #include "echi_launcher.h"
 #include "echi_options.h"
 #include "echi_os.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,16 +20,6 @@ static bool names_option(const char *variable, size_t len, const char *name) {
     return true;
 }
 
-static void report(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void report(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) {
-    char line[480];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    if (config->on_log) config->on_log(config->user, level, line);
-}
-
 /* One variable whose name begins with ECH_. */
 static ech_status take_variable(struct ech_config *config, const char *variable, const char *equals, struct ech_error *err) {
     const size_t len = (size_t)(equals - variable);
@@ -42,8 +31,9 @@ static ech_status take_variable(struct ech_config *config, const char *variable,
     while (i < count && !names_option(variable, len, options[i].name)) i++;
     if (i == count && echi_variable_of_service(environ, variable, len, &first)) {
         if (first)
-            report(config, ECH_LOG_WARN, "%.*s and others in the environment are of a Service of Kubernetes and no options: they are "
-                   "ignored (enableServiceLinks: false in the Pod's spec leaves them out)", shown, variable);
+            echi_config_log(config, ECH_LOG_WARN,
+                            "%.*s and others in the environment are of a Service of Kubernetes and no options: they are "
+                            "ignored (enableServiceLinks: false in the Pod's spec leaves them out)", shown, variable);
         return ECH_OK;
     }
     if (i == count)
@@ -83,8 +73,8 @@ static ech_status take_launch(struct ech_config *config, struct ech_error *err) 
         if (launch.bound && config->threads == 0) config->threads = bound_threads(launch.local_world);
     }
     if (!config->coordinator[0]) strcpy(config->coordinator, launch.coordinator);
-    report(config, ECH_LOG_INFO, "rank %d of %d, as %s reports (%s); %s%s", launch.rank, launch.world, launch.launcher, launch.variables,
-           config->coordinator[0] ? "the nodes meet at " : "it names no place to meet", config->coordinator);
+    echi_config_log(config, ECH_LOG_INFO, "rank %d of %d, as %s reports (%s); %s%s", launch.rank, launch.world, launch.launcher,
+                    launch.variables, config->coordinator[0] ? "the nodes meet at " : "it names no place to meet", config->coordinator);
     return ECH_OK;
 }
 

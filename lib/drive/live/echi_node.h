@@ -3,6 +3,7 @@
  * ask for), node_events.c (what happens), node_tell.c (who waits for whom), node_report.c (progress and report). */
 #ifndef ECHI_NODE_H
 #define ECHI_NODE_H
+#include "echi_config_log.h"
 #include "echi_links.h"
 #include "echi_recording.h"
 #include "echi_run.h"
@@ -66,7 +67,6 @@ struct echi_node {
 /* ---- node.c ---- */
 /* The time of this node, which its roles and deadlines go by: echi_now, but it never goes back. I/O thread. */
 int64_t echi_node_now(struct echi_node *n);
-void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Ends the loop; the first reason stays. */
 void echi_node_give_up(struct echi_node *n, ech_status status);
 /* Tells of a recording that cannot be written any further, and goes on without it. */

@@ -6,7 +6,6 @@
 #include "echi_error.h"
 #include "echi_os.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +19,6 @@ _Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, ne
 #define COLLECT 0.25
 #define RESCUE 6                   /* of --deadline, to gather what is left of a run that cannot go on, from a node that is heard */
 #define LINGER (2 * ECHI_SECOND)   /* for the last messages to leave */
-
-void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) {
-    if (!n->c->config->on_log) return;
-    char line[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
-    va_end(args);
-    n->c->config->on_log(n->c->config->user, level, line);
-}
 
 int64_t echi_node_now(struct echi_node *n) {
     const int64_t now = echi_now();
@@ -47,7 +36,7 @@ void echi_node_give_up(struct echi_node *n, ech_status status) {
 void echi_node_check_recorder(struct echi_node *n) {
     const char *trouble = echi_recorder_trouble(n->recorder);
     if (!trouble) return;
-    echi_node_log(n, ECH_LOG_WARN, "the recording in %s ends here: %s; the run goes on", n->c->config->record, trouble);
+    echi_config_log(n->c->config, ECH_LOG_WARN, "the recording in %s ends here: %s; the run goes on", n->c->config->record, trouble);
     echi_fail(n->c->unrecorded, ECH_E_UNRECORDED, "run.record", "the run ended well, but its recording in %s breaks off: %s",
               n->c->config->record, trouble);
     echi_recorder_close(n->recorder);
@@ -120,12 +109,12 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
     n->shown_clock = at->clock;
     n->shown_looks = at->looks;
     if (at->samples >= goal->samples)
-        echi_node_log(n, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for",
-                      (unsigned long long)at->samples, (unsigned long long)goal->samples);
+        echi_config_log(n->c->config, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for",
+                        (unsigned long long)at->samples, (unsigned long long)goal->samples);
     else if (goal->target_accuracy > 0 && at->best_accuracy >= goal->target_accuracy)
-        echi_node_log(n, ECH_LOG_INFO,
-                      "%.2f %% was reached before the checkpoint, which has the weights that came after: they are evaluated first",
-                      100 * goal->target_accuracy);
+        echi_config_log(n->c->config, ECH_LOG_INFO,
+                        "%.2f %% was reached before the checkpoint, which has the weights that came after: they are evaluated first",
+                        100 * goal->target_accuracy);
 }
 
 static ech_status make_coordinator(struct echi_node *n) {

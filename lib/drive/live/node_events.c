@@ -80,7 +80,8 @@ void echi_node_measure_links(struct echi_node *n) {
     if (!n->links.over) return;
     n->measuring_links = false;
     if (echi_links_rate(&n->links) > 0)
-        echi_node_log(n, ECH_LOG_INFO, "this node's link carries %.4g Mb/s out and %.4g Mb/s in", n->links.out * 8e-6, n->links.in * 8e-6);
+        echi_config_log(n->c->config, ECH_LOG_INFO, "this node's link carries %.4g Mb/s out and %.4g Mb/s in", n->links.out * 8e-6,
+                        n->links.in * 8e-6);
     measure_steps(n);
 }
 
@@ -108,10 +109,10 @@ static ech_status new_role(void *out, size_t size, struct ech_error *err) {
 static void log_ratios(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
     for (int g = 0; g < p->n_groups; g++)
-        echi_node_log(n, ECH_LOG_INFO,
-                      "plan: codec topk:%s: group %d pushes %.3g of a gradient at first, %.3g from the sixth epoch on; "
-                      "%.3g of weights go back", echi_ratios_name((enum echi_ratios)p->ratios), g, echi_push_ratio(p, g, 0) * 1e-6,
-                      echi_push_ratio(p, g, 5) * 1e-6, p->state_ratio * 1e-6);
+        echi_config_log(n->c->config, ECH_LOG_INFO,
+                        "plan: codec topk:%s: group %d pushes %.3g of a gradient at first, %.3g from the sixth epoch on; "
+                        "%.3g of weights go back", echi_ratios_name((enum echi_ratios)p->ratios), g, echi_push_ratio(p, g, 0) * 1e-6,
+                        echi_push_ratio(p, g, 5) * 1e-6, p->state_ratio * 1e-6);
 }
 
 /* The plan, in words, on every node. */
@@ -119,8 +120,8 @@ static void log_plan(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
     if (n->world == 1) return;
     if (p->reserve)
-        echi_node_log(n, ECH_LOG_INFO, "plan: rank %d keeps a place for a group of its own for who falls behind",
-                      p->owner_of[p->n_groups - 1]);
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: rank %d keeps a place for a group of its own for who falls behind",
+                        p->owner_of[p->n_groups - 1]);
     for (int g = 0; g < p->n_groups - p->reserve; g++) {
         char list[400] = "";
         size_t at = 0;
@@ -128,19 +129,17 @@ static void log_plan(struct echi_node *n) {
             if (p->group_of[r] == g && at + 24 < sizeof list)
                 at += (size_t)snprintf(list + at, sizeof list - at, p->inner[r] ? "%s%d (%u x %u)" : "%s%d (%u)", at ? ", " : "", r,
                                        p->n[r], p->inner[r]);
-        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d", g,
-                      p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list,
-                      p->separated ? "trunk" : "weights", p->owner_of[g]);
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d", g,
+                        p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list, p->separated ? "trunk" : "weights", p->owner_of[g]);
     }
-    if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
+    if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
     for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds && at_once > 4 * (uint64_t)p->round)
-        echi_node_log(n, ECH_LOG_WARN,
-                      "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step "
-                      "or raise --batch",
-                  (unsigned long long)at_once, 4 * p->round);
+        echi_config_log(n->c->config, ECH_LOG_WARN,
+                        "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower "
+                        "--samples-per-step or raise --batch", (unsigned long long)at_once, 4 * p->round);
 }
 
 /* Memory for the roles that the plan places here. */
@@ -197,12 +196,13 @@ static void set_up(struct echi_node *n) {
     log_plan(n);
     const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
     if (from && from->local != (plan->sync == ECHI_SYNC_LOCAL))
-        echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
-                      from->local ? "with" : "without");
+        echi_config_log(n->c->config, ECH_LOG_WARN,
+                        "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
+                        from->local ? "with" : "without");
     else if (from && !echi_checkpoint_carries(from, plan))
-        echi_node_log(n, ECH_LOG_WARN,
-                      "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
-                      "its memory starts at zero", from->optimizer, echi_optimizer_name(plan->optimizer));
+        echi_config_log(n->c->config, ECH_LOG_WARN,
+                        "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
+                        "its memory starts at zero", from->optimizer, echi_optimizer_name(plan->optimizer));
 }
 
 void echi_node_make_slots(struct echi_node *n) {
@@ -232,8 +232,9 @@ static ech_status begin_roles(struct echi_node *n) {
     return ECH_OK;
 }
 
-static void log_kernel(void *self, const char *line) { echi_node_log(self, ECH_LOG_DEBUG, "%s", line); }
-static void log_fallback(void *self, const char *line) { echi_node_log(self, ECH_LOG_WARN, "%s", line); }
+static void log_line(struct echi_node *n, enum ech_log_level level, const char *line) { echi_config_log(n->c->config, level, "%s", line); }
+static void log_kernel(void *self, const char *line) { log_line(self, ECH_LOG_DEBUG, line); }
+static void log_fallback(void *self, const char *line) { log_line(self, ECH_LOG_WARN, line); }
 
 static void take_slots(struct echi_node *n) {
     if (!n->standing || !atomic_load(&n->has_slots)) return;
@@ -347,8 +348,8 @@ static void log_change(struct echi_node *n, const struct echi_msg *m) {
     if (!n->role.coordinator) return;
     if (m->kind == ECHI_KIND_REGROUP) echi_move_log(n->c->config, n->role.coordinator, m);
     if (m->kind == ECHI_KIND_LOST && !m->group)
-        echi_node_log(n, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again", m->peer,
-                      m->text[0] ? m->text : "nothing was heard of it");
+        echi_config_log(n->c->config, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again",
+                        m->peer, m->text[0] ? m->text : "nothing was heard of it");
 }
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
@@ -378,13 +379,14 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
 
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
     switch (e->type) {
-    case ECHI_NET_WAITING: echi_node_log(n, ECH_LOG_INFO, "%s", e->text); break;
+    case ECHI_NET_WAITING: echi_config_log(n->c->config, ECH_LOG_INFO, "%s", e->text); break;
     case ECHI_NET_READY:
         n->ready = true;
         echi_watch_begin(n);
-        if (n->world > 1) echi_node_log(n, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
+        if (n->world > 1) echi_config_log(n->c->config, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
         if (n->job->model && echi_device_threads(echi_exec_device(n->exec)) > 1)
-            echi_node_log(n, ECH_LOG_INFO, "rank %d computes on %d threads", n->rank, echi_device_threads(echi_exec_device(n->exec)));
+            echi_config_log(n->c->config, ECH_LOG_INFO, "rank %d computes on %d threads", n->rank,
+                            echi_device_threads(echi_exec_device(n->exec)));
         echi_node_tell(n, ECHI_EVENT_START);
         break;
     case ECHI_NET_MESSAGE: on_message(n, e); break;
@@ -415,11 +417,13 @@ static void on_done(struct echi_node *n, const struct echi_done *d) {
 
 /* One that could not be written is no reason to end the training that it was to protect: the next is tried. */
 static void on_kept(struct echi_node *n, const struct echi_done *d) {
-    if (d->status == ECH_OK) echi_node_log(n, ECH_LOG_INFO, "checkpoint written: %s", echi_checkpoints_last(n->c->checkpoints));
-    else echi_node_log(n, ECH_LOG_WARN, "no checkpoint this time: %s", d->error.text);
+    const struct ech_config *config = n->c->config;
+    if (d->status == ECH_OK) echi_config_log(config, ECH_LOG_INFO, "checkpoint written: %s", echi_checkpoints_last(n->c->checkpoints));
+    else echi_config_log(config, ECH_LOG_WARN, "no checkpoint this time: %s", d->error.text);
     const int left = echi_checkpoints_squeezed(n->c->checkpoints);
-    if (left) echi_node_log(n, ECH_LOG_WARN, "the disk is full: the oldest checkpoints were removed, %d of --keep %d are left: free some "
-                            "space", left, n->c->config->keep);
+    if (left)
+        echi_config_log(config, ECH_LOG_WARN, "the disk is full: the oldest checkpoints were removed, %d of --keep %d are left: free some "
+                        "space", left, config->keep);
     struct echi_event event = {.type = ECHI_EVENT_COMPUTED, .task = &d->task, .result = &d->result};
     echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
 }

@@ -9,7 +9,7 @@
 static void say(struct echi_node *n, struct echi_print *l) {
     const struct ech_config *c = n->c->config;
     if (c->on_tell) c->on_tell(c->user, l->buf);
-    else echi_node_log(n, ECH_LOG_INFO, "%s", l->buf);
+    else echi_config_log(c, ECH_LOG_INFO, "%s", l->buf);
     l->len = 0;
     l->buf[0] = 0;
 }

@@ -43,7 +43,7 @@ static void judge(struct echi_node *n, int r) {
     const enum ech_log_level level = n->rank == 0 || r == 0 ? ECH_LOG_WARN : ECH_LOG_DEBUG;
     const double seconds = (double)silent * 1e-9, limit = (double)bound * 1e-9;
     if (bytes != w->bytes) {
-        if (w->late) echi_node_log(n, level, "rank %d is heard again, after %.3g s", r, seconds);
+        if (w->late) echi_config_log(n->c->config, level, "rank %d is heard again, after %.3g s", r, seconds);
         w->bytes = bytes;
         w->late = false;
         echi_silence_word(&w->silence, &n->patience, n->fair.now);
@@ -55,7 +55,7 @@ static void judge(struct echi_node *n, int r) {
         echi_node_lost(n, r, false, text);
     } else if (!w->late && silent > bound / 2) {
         w->late = true;
-        echi_node_log(n, level, "rank %d is late: no word for %.3g s; after %.3g s it counts as lost", r, seconds, limit);
+        echi_config_log(n->c->config, level, "rank %d is late: no word for %.3g s; after %.3g s it counts as lost", r, seconds, limit);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A simulated run, from its beginning to its end. */
 #include "echi_sim.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 #include "echi_node.h"
 #include "echi_print.h"
@@ -59,7 +60,7 @@ static void tell_line(void *self, const char *line) {
     char text[560];
     struct echi_print p = {text, sizeof text, 0};
     echi_print(&p, "rank %d: %s", t->rank, line);
-    if (t->s->config->on_log) t->s->config->on_log(t->s->config->user, ECH_LOG_ERROR, text);
+    echi_config_log(t->s->config, ECH_LOG_ERROR, "%s", text);
     if (t->lines++ < 3) echi_print(&t->sentence, "%s%.110s", t->lines > 1 ? "; " : "", text);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What happens to nodes: the start, messages, finished tasks, deaths. The live driver's half of this is lib/drive/live/node_events.c. */
 #include "echi_sim.h"
+#include "echi_config_log.h"
 #include "echi_error.h"
 #include "echi_silence.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,11 +101,7 @@ static void die(struct echi_sim *s, int rank) {
 
 static void noticed(struct echi_sim *s, int rank) {
     s->rank_died = rank;
-    if (s->config->on_log) {
-        char line[120];
-        snprintf(line, sizeof line, "rank %d has died: nothing was heard of it for too long", rank);
-        s->config->on_log(s->config->user, ECH_LOG_WARN, line);
-    }
+    echi_config_log(s->config, ECH_LOG_WARN, "rank %d has died: nothing was heard of it for too long", rank);
     echi_sim_event(s, 0, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_LOST, .from = (uint16_t)rank});
 }
 
