@@ -20,6 +20,7 @@ struct trial {
     struct echi_choice_work work;
     struct echi_times times[ECHI_WORLD_MAX];
     struct echi_exec *exec;
+    struct echi_loans loans;
     float *weights;              /* rank 0: the first ones, which the run keeps */
     ech_data *blank;
     size_t pixels;
@@ -69,6 +70,8 @@ static ech_status set_up(struct trial *t, const struct ech_config *c, struct ech
     ECHI_TRY(make_plan(t, c, err));
     d->memory.batch = (int)t->setup.plan.round;
     if (t->setup.plan.group_of[c->rank] != ECHI_NONE) d->memory.step = (int)echi_plan_step(&t->setup.plan, c->rank);
+    echi_loans_init(&t->loans, c->rank);
+    echi_exec_use_loans(t->exec, &t->loans);
     ECHI_TRY(echi_exec_setup(t->exec, &t->setup, err));
     return c->rank == 0 && c->checkpoint[0] ? echi_exec_setup_kept(t->exec, err) : ECH_OK;
 }

@@ -5,6 +5,7 @@
 #include "echi_hal.h"
 #include "echi_job.h"
 #include "echi_lane.h"
+#include "echi_loan.h"
 #include "echi_ops.h"
 
 /* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that only a loss allocates. */
@@ -16,6 +17,9 @@ void echi_exec_destroy(struct echi_exec *exec);
 /* Reads nothing ahead any more. False: what is being read does not come to its end for so long; then this must not be destroyed. */
 bool echi_exec_rests(struct echi_exec *exec, int64_t patience);
 void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
+/* In front of the setup: what these slots lend one another, as it is when a task is asked for. Slots that borrow get no memory of their
+ * own then. NULL, as at first: nothing is lent. */
+void echi_exec_use_loans(struct echi_exec *exec, const struct echi_loans *loans);
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */

@@ -13,6 +13,7 @@ struct echi_exec {
     struct echi_device *device;
     struct echi_lane *lane;                       /* NULL while measuring */
     const struct echi_setup *setup;
+    const struct echi_loans *loans;               /* NULL: every slot has memory of its own */
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
@@ -32,12 +33,19 @@ struct echi_exec {
 };
 
 /* ---- exec.c ---- */
-static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
+static inline struct echi_buffer **buffer_of(struct echi_exec *x, struct echi_slot s) {
+    const struct echi_slot at = x->loans ? echi_loans_slot(x->loans, s) : s;
+    return &x->slot[at.kind][at.index];
+}
+static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return *buffer_of(x, s); }
 /* An owner's sum of a round becomes its first push, and nothing is copied: the two slots change their buffers, which are of one size
- * and in the host's memory. What the push's slot has then is of no use to anybody. */
+ * and in the host's memory. What the push's slot has then is of no use to anybody. Where the push is lent, it is its sender's slot that
+ * changes. */
 void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add);
 /* Slots [first, first + count) of a kind; those that are there stay. */
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
+/* Where an owner takes this worker's pushes: nowhere, if they are lent. */
+ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
 /* Looks and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many, at most

@@ -50,6 +50,7 @@ void echi_exec_destroy(struct echi_exec *x) {
 
 struct echi_device *echi_exec_device(struct echi_exec *x) { return x->device; }
 void echi_exec_use_lane(struct echi_exec *x, struct echi_lane *lane) { x->lane = lane; }
+void echi_exec_use_loans(struct echi_exec *x, const struct echi_loans *loans) { x->loans = loans; }
 
 /* ------------------------------------------------------------- set-up */
 
@@ -60,10 +61,19 @@ static ech_status allocate(void *out_pointer, size_t count, size_t size, const c
     return ECH_OK;
 }
 
+/* Does the worker of this node compute on its own node's weights, where they are? */
+static bool borrows_weights(const struct echi_exec *x, const struct echi_plan *p) {
+    const int rank = x->setup->rank, group = p->group_of[rank];
+    return x->loans && group != ECHI_NONE && p->owner_of[group] == rank;
+}
+
 /* Does a stack copy from here or to here? It takes the parameters that it computes with from the caller's memory, and leaves gradients
- * there; rows go through its own staging. All other slots only the host reads and writes: those are not page-locked. */
-static bool crosses(enum echi_slot_kind kind, int index) {
+ * there; rows go through its own staging. All other slots only the host reads and writes: those are not page-locked. Of the snapshots that
+ * the own worker borrows these are the ones that an owner without other workers uses; from others a device only copies more slowly. */
+static bool crosses(const struct echi_exec *x, enum echi_slot_kind kind, int index) {
     switch (kind) {
+    case ECHI_SLOT_OWNER_WEIGHTS: return borrows_weights(x, &x->setup->plan) && index < 2 + x->setup->plan.strands && !echi_exec_coded(x);
+    case ECHI_SLOT_OWNER_SUM: return borrows_weights(x, &x->setup->plan) && !echi_exec_coded(x);   /* it becomes the worker's gradients */
     case ECHI_SLOT_WORKER_WEIGHTS: case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_HEAD_WEIGHTS: case ECHI_SLOT_HEAD_GRADS: return true;
     case ECHI_SLOT_LOCAL_WEIGHTS: case ECHI_SLOT_COORD_PARAMS: return index == 0;   /* the worker's own; those that an evaluation takes */
     default: return false;
@@ -74,7 +84,7 @@ ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int fi
     for (int i = first; i < first + count; i++)
         if (!x->slot[kind][i]) {
             struct echi_buffer **out = &x->slot[kind][i];
-            ECHI_TRY(crosses(kind, i) ? echi_buffer_create_pinned(x->device, bytes, out, err)
+            ECHI_TRY(crosses(x, kind, i) ? echi_buffer_create_pinned(x->device, bytes, out, err)
                                       : echi_buffer_create_host(x->device, bytes, out, err));
         }
     return ECH_OK;
@@ -110,17 +120,19 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
     return x->setup->plan.deterministic ? all / sizeof(echi_real) * sizeof(int64_t) : all;
 }
 
-/* Where weights come to a worker: more once it has been moved. */
+/* Where weights come to a worker from another node: more once it has been moved. */
 static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
     const int places = echi_plan_places(p, x->setup->rank);
+    if (borrows_weights(x, p)) return ECH_OK;
     if (echi_exec_coded(x)) return echi_codec_setup_places(x, places, err);
     return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->strands + places, all, err);
 }
 
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
-    ECHI_TRY(local ? echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err) : setup_places(x, p, all, err));
+    if (!local) ECHI_TRY(setup_places(x, p, all, err));
     if (local) {
+        if (!borrows_weights(x, p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
@@ -142,11 +154,16 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
+ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err) {
+    const bool lent = x->loans && rank == x->setup->rank;
+    return lent ? ECH_OK : echi_exec_slots(x, ECHI_SLOT_OWNER_GRADS, rank, 1, bytes, err);
+}
+
 static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     for (int r = 0; r < p->world; r++)
         if (!p->lost[r] && p->group_of[r] == group)
             ECHI_TRY(echi_exec_coded(x) ? echi_codec_setup_member(x, r, err)
-                                        : echi_exec_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, sums_size(x, all), err));
+                                        : echi_exec_pushes_of(x, r, sums_size(x, all), err));
     return ECH_OK;
 }
 
@@ -241,9 +258,10 @@ ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
 }
 
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
-    if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= ECHI_WORLD_MAX || !x->slot[slot.kind][slot.index]) return NULL;
-    if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);
-    return echi_buffer_host(x->slot[slot.kind][slot.index]);
+    const struct echi_buffer *buffer = slot.kind < ECHI_SLOT_KINDS && slot.index < ECHI_WORLD_MAX ? *buffer_of(x, slot) : NULL;
+    if (!buffer) return NULL;
+    if (out_bytes) *out_bytes = echi_buffer_bytes(buffer);
+    return echi_buffer_host(buffer);
 }
 
 static size_t add_kernels(char *buf, size_t cap, size_t at, const char *name, const struct echi_stack *stack) {
@@ -458,7 +476,7 @@ static ech_status step(struct echi_exec *x, const struct echi_task *task, struct
 }
 
 void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add) {
-    struct echi_buffer **sum = &x->slot[add->state.kind][add->state.index], **push = &x->slot[add->grads.kind][add->grads.index];
+    struct echi_buffer **sum = buffer_of(x, add->state), **push = buffer_of(x, add->grads);
     struct echi_buffer *old = *sum;
     *sum = *push;
     *push = old;

@@ -35,7 +35,7 @@ ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_e
 }
 
 ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err) {
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_GRADS, rank, 1, bytes_of_pushes(x), err));
+    ECHI_TRY(echi_exec_pushes_of(x, rank, bytes_of_pushes(x), err));
     return echi_exec_slots(x, ECHI_SLOT_OWNER_KNOWN, rank, 1, x->job->n_params * sizeof(echi_real), err);
 }
 
@@ -46,7 +46,7 @@ ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_err
     echi_job_range(x->job, p, false, &at, &count);
     ECHI_TRY(echi_codec_room_create(count, &x->state_room, err));
     ECHI_TRY(echi_buffer_create_host(x->device, all, &x->pushed, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_CODED, 0, ECHI_SNAPSHOTS - 2, echi_coded_most(count), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_CODED, 0, ECHI_ANSWERS, echi_coded_most(count), err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_STATE_KNOWN, 0, 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_STATE_CODED, 0, 1, echi_coded_most(count), err));

@@ -26,6 +26,7 @@ struct flight {
     uint8_t what, from, to, kind;
     uint16_t name, meta_len, len;
     uint64_t cookie;
+    const void *lent;                 /* the payload is there, and no copy of it */
     uint8_t meta[META], payload[PAYLOAD];
 };
 struct post { int name; uint8_t *buffer; size_t cap; uint64_t cookie; };
@@ -40,6 +41,7 @@ struct side {   /* one node, with its wire and its lane */
     int tasks;
     struct echi_done done[DONE];
     int first, end;
+    uint64_t lender;                  /* who lends the payload of the message that arrives */
     bool held, told;
 };
 static struct cluster {
@@ -65,6 +67,7 @@ static struct flight *fly(enum what what, int from, int to) {
     f->from = (uint8_t)from;
     f->to = (uint8_t)to;
     f->kind = 0;
+    f->lent = NULL;
     f->name = f->meta_len = f->len = 0;
     return f;
 }
@@ -83,6 +86,8 @@ static int rank_of(const struct side *s) { return (int)(s - c.side); }
 ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err);
 ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_message *message, struct ech_error *err);
+ech_status __wrap_echi_wire_sent(struct echi_wire *w, enum echi_kind kind, uint64_t cookie, int count, struct ech_error *err);
+uint64_t __wrap_echi_wire_lender(const struct echi_wire *w, const struct echi_net_event *message);
 void __wrap_echi_wire_drop(struct echi_wire *w, int peer);
 const char *__wrap_echi_wire_address(const struct echi_wire *w);
 void __wrap_echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
@@ -90,7 +95,8 @@ void __wrap_echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NE
 ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err) {
     struct side *s = side_of(w);
-    FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && buffer && cap > 0 && cap <= c.kinds[kind].payload_cap);
+    FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && cap > 0 && cap <= c.kinds[kind].payload_cap);
+    FUZZ_CHECK(buffer || echi_lends(peer, rank_of(s), (enum echi_kind)kind));
     FUZZ_CHECK(name >= 0 && name < echi_net_names(&c.kinds[kind]));
     if (s->cut[peer]) return echi_fail(err, ECH_E_PEER_LOST, "fuzz", "rank %d is gone", peer);
     FUZZ_CHECK(s->posts[peer][kind].count < POSTS);
@@ -116,8 +122,24 @@ ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct ech
     f->meta_len = (uint16_t)meta_len;
     f->len = (uint16_t)len;
     memcpy(f->meta, message->meta, meta_len);
-    if (len) memcpy(f->payload, message->payload, len);
+    f->lent = echi_lends(rank_of(s), peer, (enum echi_kind)kind) ? message->payload : NULL;
+    if (len && !f->lent) memcpy(f->payload, message->payload, len);
     return ECH_OK;
+}
+
+ech_status __wrap_echi_wire_sent(struct echi_wire *w, enum echi_kind kind, uint64_t cookie, int count, struct ech_error *err) {
+    (void)err;
+    for (int i = 0; i < count; i++) {
+        struct flight *f = fly(SENT, rank_of(side_of(w)), rank_of(side_of(w)));
+        f->kind = (uint8_t)kind;
+        f->cookie = cookie;
+    }
+    return ECH_OK;
+}
+
+uint64_t __wrap_echi_wire_lender(const struct echi_wire *w, const struct echi_net_event *message) {
+    (void)message;
+    return side_of(w)->lender;
 }
 
 /* One end of a link is no more: what is under way on it does not arrive, and payloads come back to their sender as SENT. */
@@ -269,12 +291,15 @@ static void arrive(int at) {
         const struct post to = *p;
         const struct post *end = s->posts[f.from][f.kind].at + s->posts[f.from][f.kind].count--;
         memmove(p, p + 1, (size_t)(end - p - 1) * sizeof *p);
-        memcpy(to.buffer, f.payload, f.len);
-        e.payload = to.buffer;
+        if (!f.lent) memcpy(to.buffer, f.payload, f.len);
+        e.payload = f.lent ? (void *)(uintptr_t)f.lent : to.buffer;
         e.cookie = to.cookie;
-        struct flight *sent = fly(SENT, f.to, f.from);
-        sent->kind = f.kind;
-        sent->cookie = f.cookie;
+        s->lender = f.cookie;
+        if (!f.lent) {
+            struct flight *sent = fly(SENT, f.to, f.from);
+            sent->kind = f.kind;
+            sent->cookie = f.cookie;
+        }
     }
     tell(f.to, &e);
 }
@@ -419,6 +444,7 @@ static void begin(int which) {
         n->lane = (struct echi_lane *)s;
         FUZZ_CHECK(echi_exec_create(&c.job, "cpu", 1, echi_cpu_level(), NULL, &n->exec, NULL) == ECH_OK);
         echi_node_role_init(&n->role, &n->setup, r, NODES, false);
+        echi_exec_use_loans(n->exec, &n->role.loans);
         if (r > 0) continue;
         const struct echi_wishes wishes = {.sync = (enum echi_sync)plans[which].sync, .world = NODES, .batch = 6};
         const struct echi_goal goal = {.train_samples = SAMPLES, .samples = 24, .eval_every = 12, .has_test = true};

@@ -108,8 +108,22 @@ static void one_node(const struct sim *s, uint64_t samples, uint32_t *w) {
     }
 }
 
+/* At the end a worker has the last weights, on loan from an owner of its node; no push is lent any more. */
+static void return_loans(struct sim *s) {
+    for (int r = 0; r < s->plan.world; r++) {
+        if (s->node[r].dead) continue;
+        MUST(s, SILENCE, own_place(s, r, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)r})->n_lent == 0);
+        for (uint16_t i = 0; i < ECHI_WORKER_PLACES; i++) {
+            end_loan(s, r, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, i});
+            end_loan(s, r, (struct echi_slot){ECHI_SLOT_WORKER_COMING, i});
+        }
+    }
+    while (step(s)) {}
+}
+
 /* Nothing is on its way, no slot is read or written, but the places that wait for what will never come. */
 static void check_silence(struct sim *s) {
+    return_loans(s);
     for (int i = 0; i < s->pooled; i++)
         MUST(s, SILENCE, s->pool[i].refs == 0 || s->node[s->pool[i].from].dead || s->node[s->pool[i].to].dead);
     for (int i = 0; i < TASKS; i++) MUST(s, SILENCE, !s->work_used[i] || s->node[s->work[i].node].dead);

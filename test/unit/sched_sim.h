@@ -106,7 +106,10 @@ static uint32_t toy_outer(int i, uint32_t *v, uint32_t sum, bool momentum) {
 /* holds: of a state or another group's state its version; of weights the samples in them. answer: a worker's weights, the number
  * under which they were sent. round: of a worker's weights under `local`, the rounds in them. of: of a worker's weights, by word, 1 and
  * what the copy held that it came from. */
-struct place { uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS]; bool writer[PARAMS]; };
+struct place {
+    uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS]; bool writer[PARAMS];
+    uint16_t lent[LAYERS * WORDS]; int n_lent;   /* messages that it borrows: their SENT is held back */
+};
 struct posted { struct echi_slot slot; uint8_t role, first, end; };
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
@@ -464,12 +467,16 @@ static int places_of(int kind) {
     default: return 3;
     }
 }
-static struct place *place(struct sim *s, int node, struct echi_slot slot) {
+static struct place *own_place(struct sim *s, int node, struct echi_slot slot) {
     static int first[ECHI_SLOT_KINDS + 1];
     for (int k = 0; k < ECHI_SLOT_KINDS && !first[ECHI_SLOT_KINDS]; k++) first[k + 1] = first[k] + places_of(k);
     CHECK(s, (size_t)first[ECHI_SLOT_KINDS] <= sizeof s->node[node].place / sizeof s->node[node].place[0]);
     CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < places_of(slot.kind));
     return &s->node[node].place[first[slot.kind] + slot.index];
+}
+/* Whose words a slot stands for: of one that borrows, the lender's. What is known of them (holds, round, answer, of) is its own. */
+static struct place *place(struct sim *s, int node, struct echi_slot slot) {
+    return own_place(s, node, echi_loans_slot(&s->node[node].role.loans, slot));
 }
 static struct place *place_at(struct sim *s, int node, int kind, int index) {
     return place(s, node, (struct echi_slot){(uint8_t)kind, (uint16_t)index});
@@ -479,26 +486,39 @@ static void race(struct sim *s, int node, struct echi_slot slot, int word, const
     snprintf(text, sizeof text, "node %d, slot kind %d index %d, word %d: %s", node, slot.kind, slot.index, word, what);
     die(s, MUST_RACE, text);
 }
+/* Who reads what is borrowed reads both places: neither the slot is posted meanwhile, nor the lender's memory written. */
 static void read_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    struct place *p = place(s, node, slot);
+    struct place *p = place(s, node, slot), *own = own_place(s, node, slot);
     for (int i = first; i < end; i++) {
-        if (p->writer[i]) race(s, node, slot, i, "read while it is written");
+        if (p->writer[i] || own->writer[i]) race(s, node, slot, i, "read while it is written");
         p->readers[i]++;
+        own->readers[i] = (uint8_t)(own->readers[i] + (own != p));
     }
 }
 static void read_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    for (int i = first; i < end; i++) place(s, node, slot)->readers[i]--;
+    struct place *p = place(s, node, slot), *own = own_place(s, node, slot);
+    for (int i = first; i < end; i++) {
+        p->readers[i]--;
+        own->readers[i] = (uint8_t)(own->readers[i] - (own != p));
+    }
 }
+/* A push that is lent has one reader, its message, and its receiver may write beside that; weights that are lent nobody writes. */
 static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
+    const bool borrows = p != own_place(s, node, slot);
+    if (borrows && slot.kind != ECHI_SLOT_OWNER_GRADS) race(s, node, slot, first, "written, and it is lent to be read");
     for (int i = first; i < end; i++) {
         if (p->writer[i]) race(s, node, slot, i, "written by two");
-        if (p->readers[i]) race(s, node, slot, i, "written while it is read");
+        if (p->readers[i] != borrows) race(s, node, slot, i, "written while it is read");
         p->writer[i] = true;
     }
 }
 static void write_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     for (int i = first; i < end; i++) place(s, node, slot)->writer[i] = false;
+}
+/* A payload has come, or will not: of a slot that borrows already this is about its own place. */
+static void post_ends(struct sim *s, int node, const struct posted *p) {
+    for (int i = p->first; i < p->end; i++) own_place(s, node, p->slot)->writer[i] = false;
 }
 
 #include "toy_codec.h"
@@ -722,7 +742,7 @@ static void set_going(struct sim *s, struct channel *c) {
         c->going++;
         m->going = true;
         send_plain(s, m);
-        due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
+        if (!echi_lends(m->from, m->to, (enum echi_kind)m->kind)) due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
     }
 }
 
@@ -790,6 +810,26 @@ static void drop(struct sim *s, struct message *m) {
     let_go(s, m);
 }
 
+/* From now on the slot stands for the memory that the message was sent from, where nothing has changed since. */
+static void begin_loan(struct sim *s, const struct message *m, struct echi_slot borrower) {
+    struct place *own = own_place(s, m->to, borrower);
+    CHECK(s, own->n_lent < PARAMS);
+    own->lent[own->n_lent++] = (uint16_t)index_of(s, m);
+    echi_loans_begin(&s->node[m->to].role.loans, (enum echi_kind)m->kind, borrower, m->slot);
+}
+/* A slot is posted: what it has borrowed comes back, some time later. */
+static void end_loan(struct sim *s, int node, struct echi_slot posted) {
+    struct place *own = own_place(s, node, posted);
+    const struct echi_loan ended = echi_loans_end(&s->node[node].role.loans, posted);
+    CHECK(s, ended.messages <= own->n_lent);
+    for (int i = 0; i < ended.messages; i++) {
+        const struct echi_slot from = s->pool[own->lent[i]].slot;
+        CHECK(s, from.kind == ended.lender.kind && from.index == ended.lender.index);
+        due_at(s, after(s, 30), DUE_SENT, own->lent[i], 0);
+    }
+    own->n_lent = 0;
+}
+
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
     if (s->node[node].role.gone[a->to]) return;
     write_begins(s, node, a->slot, first, end);
@@ -808,6 +848,7 @@ static void post_by_part(struct sim *s, int node, const struct echi_action *a, e
 }
 static void post_action(struct sim *s, int node, const struct echi_action *a) {
     const int cut = cut_of(s) * WORDS;
+    end_loan(s, node, a->slot);
     switch (a->slot.kind) {
     case ECHI_SLOT_OWNER_GRADS: post_by_part(s, node, a, ECHI_ROLE_OWNER); break;
     case ECHI_SLOT_WORKER_WEIGHTS: post_by_part(s, node, a, ECHI_ROLE_WORKER); break;
@@ -1065,8 +1106,7 @@ static void drop_peer(struct sim *s, int node, int peer) {
         if (!echi_kind_has_payload(k)) continue;
         struct channel *c = channel(s, node, peer, k);
         for (; c->posts > 0; c->posts--, c->first = (uint8_t)((c->first + 1) % POSTS)) {
-            const struct posted *p = &c->post[c->first];
-            write_ends(s, node, p->slot, p->first, p->end);
+            post_ends(s, node, &c->post[c->first]);
         }
         c->going = 0;
     }
@@ -1133,10 +1173,13 @@ static void deliver(struct sim *s, const struct message *m) {
         c->going--;
         extent(s, m->kind, &msg, msg.to_role == ECHI_ROLE_HEAD || msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
         CHECK(s, words == m->words && post.role == msg.to_role && first >= post.first && end <= post.end);
+        const bool lent = echi_lends(m->from, m->to, (enum echi_kind)m->kind);
+        post_ends(s, m->to, &post);
+        if (lent) begin_loan(s, m, post.slot);
         struct place *to = place(s, m->to, post.slot);
-        memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
-        write_ends(s, m->to, post.slot, post.first, post.end);
-        for (int i = first; i < end && m->kind == ECHI_KIND_WEIGHTS; i++) to->of[i] = m->holds;
+        if (!lent) memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
+        MUST(s, RACE, memcmp(to->word + at, m->word, (size_t)words * sizeof m->word[0]) == 0);   /* lent: as it was sent */
+        for (int i = first; i < end && m->kind == ECHI_KIND_WEIGHTS; i++) own_place(s, m->to, post.slot)->of[i] = m->holds;
         const bool late = s->coordinator.phase == ECHI_RUN_RESCUES && msg.flag != ECHI_PARAMS_PART;   /* of a checkpoint */
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS && !late) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);

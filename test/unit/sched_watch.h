@@ -296,9 +296,9 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     switch (m->kind) {
     case ECHI_KIND_WEIGHTS:
         if (!is_coded(s) && msg->part + 1 < parts_of(s)) break;   /* more is to come */
-        place(s, m->to, slot)->holds = msg->samples;
-        place(s, m->to, slot)->answer = m->answer;
-        place(s, m->to, slot)->round = msg->version;
+        own_place(s, m->to, slot)->holds = msg->samples;
+        own_place(s, m->to, slot)->answer = m->answer;
+        own_place(s, m->to, slot)->round = msg->version;
         break;
     case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
     case ECHI_KIND_STATE:
@@ -364,7 +364,7 @@ static void watch_takes(struct sim *s, const struct echi_lease *l) {
 static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
     const bool step = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_FORWARD;
     if (is_coded(s) || (is_local(s) ? t->kind != ECHI_TASK_LOCAL_JOIN : !step)) return;
-    const struct place *weights = place(s, node, t->weights);
+    const struct place *weights = own_place(s, node, t->weights);
     for (int i = 0; i < cut_of(s) * WORDS; i++) MUST(s, WHOLE, weights->of[i] == weights->of[0]);
 }
 
@@ -374,7 +374,8 @@ static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
-        MUST(s, LOCAL, place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round == place_at(s, node, ECHI_SLOT_WORKER_WEIGHTS, 0)->round);
+        MUST(s, LOCAL, place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round ==
+                           own_place(s, node, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, 0})->round);
     if (t->kind == ECHI_TASK_APPLY && s->plan.n_groups > 1) watch_apart(s, node);
     if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) MUST(s, HEAD, s->head_in[t->weights.index] == s->head_samples);
 }
@@ -393,15 +394,16 @@ static struct seen_lease *part_of(struct sim *s, const struct echi_lease *part) 
 static void watch_step(struct sim *s, const struct work *w) {
     const struct echi_lease *l = &w->task.lease;
     struct seen_lease *seen = is_local(s) ? part_of(s, l) : seen_of(s, l);
-    const struct place *weights = place(s, w->node, w->task.weights);
+    const struct place *weights = own_place(s, w->node, w->task.weights);
+    const uint32_t *words = place(s, w->node, w->task.weights)->word;
     MUST(s, ONCE, (!seen->begun || seen->stepped > 0) && l->worker == w->node);
     if (is_local(s)) {
-        MUST(s, LOCAL, same(weights->word, s->own[w->node].word, 0, PARAMS));
+        MUST(s, LOCAL, same(words, s->own[w->node].word, 0, PARAMS));
         MUST(s, LOCAL, l->round == weights->round || l->round == weights->round + 1);
     }
     if (!seen->begun) seen->samples = weights->holds;
     seen->begun = true;
-    memcpy(seen->began_on, weights->word, sizeof seen->began_on);
+    memcpy(seen->began_on, words, sizeof seen->began_on);
     seen->answer = weights->answer;
     for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
 }
@@ -491,8 +493,9 @@ static void watch_local(struct sim *s, const struct work *w) {
     struct own *own = &s->own[w->node];
     struct place *weights = place_at(s, w->node, ECHI_SLOT_LOCAL_WEIGHTS, 0);
     if (t->kind == ECHI_TASK_LOCAL_JOIN) {
-        const struct place *came = place(s, w->node, t->weights);
-        for (int i = 0; i < PARAMS; i++) own->word[i] = came->word[i] - own->since[i];
+        const struct place *came = own_place(s, w->node, t->weights);
+        const uint32_t *words = place(s, w->node, t->weights)->word;
+        for (int i = 0; i < PARAMS; i++) own->word[i] = words[i] - own->since[i];
         weights->holds = came->holds;
         weights->round = came->round;
     } else if (t->kind == ECHI_TASK_LOCAL_APPLY) {

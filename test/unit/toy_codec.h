@@ -78,8 +78,9 @@ static void decode(struct sim *s, int node, const struct echi_task *t) {
     CHECK(s, fold(to, 0, cut_of(s)) == from[cut_of(s) * CODED]);
     if (t->weights_out.kind) memcpy(place(s, node, t->weights_out)->word, to, (size_t)cut_of(s) * WORDS * sizeof *to);
     if (t->role == ECHI_ROLE_WORKER) {
-        place(s, node, t->weights_out)->holds = place(s, node, t->coded)->holds;
-        place(s, node, t->weights_out)->answer = place(s, node, t->coded)->answer;
+        const struct place *came = own_place(s, node, t->coded);
+        place(s, node, t->weights_out)->holds = came->holds;
+        place(s, node, t->weights_out)->answer = came->answer;
         return;
     }
     const int g = t->coded.index;

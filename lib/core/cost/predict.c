@@ -332,7 +332,7 @@ static void push(struct play *p, int r, int strand) {
 }
 
 /* An owner's sends at once: the others wait, and get what is the newest then. */
-#define SENDS (ECHI_SNAPSHOTS - 2)
+#define SENDS ECHI_ANSWERS
 
 static bool held_back(const struct play *p, int r) {
     const struct group *a = &p->group[p->plan->group_of[r]];

@@ -6,6 +6,7 @@
 #define ECHI_ROLES_H
 #include "echi_choice.h"
 #include "echi_event.h"
+#include "echi_loan.h"
 #include "echi_ranks.h"
 #include "echi_reach.h"
 #include "echi_regroup.h"
@@ -34,7 +35,6 @@ struct echi_strand {
     uint32_t norm_samples;                        /* WAITS_NORM: what the owner has answered is of so many; 0: it has not yet */
     bool norm_sending;                            /* those of the lease have not left their slot */
 };
-#define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* see echi_plan_places */
 /* Policy `local` (worker_local.c): the change that a lease's steps made, on its way to the owner. */
 struct echi_delta {
     struct echi_lease lease;
@@ -121,7 +121,7 @@ struct echi_owner {
     int queued;                                   /* whole pushes that wait, in queue[] */
     /* snapshots of the weights */
     uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS];   /* in_flight: messages */
-    int sends;                                    /* answers, and copies for the coordinator, that have not left */
+    int sends;                                    /* answers to other nodes, coded ones, and copies for the coordinator: not left yet */
     uint64_t version, samples;                    /* pushes (BSP: rounds) and samples in the current weights, all groups' */
     uint64_t next_samples;                        /* in those being computed, without the push itself */
     /* several groups */
@@ -388,6 +388,7 @@ struct echi_node_role {
     bool final_in;
     ech_status status;                            /* of END */
     int changes;                                  /* in change[] */
+    struct echi_loans loans;                      /* of this node's slots: the driver keeps them */
     /* By rank, as many as the world has. */
     bool gone[ECHI_WORLD_MAX];                    /* declared lost: nothing from there is taken any more */
     struct echi_change_told change[ECHI_WORLD_MAX + 1];   /* of which the roles are not told yet, in order: each rank once, and a move */

@@ -20,6 +20,7 @@ void echi_node_role_init(struct echi_node_role *n, struct echi_setup *setup, int
     n->rank = rank;
     n->world = world;
     n->session = session;
+    echi_loans_init(&n->loans, rank);
 }
 
 /* ---- what it sends ---- */

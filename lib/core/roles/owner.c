@@ -96,14 +96,15 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
     }
     o->in_flight[o->current] = (uint16_t)(o->in_flight[o->current] + o->weight_parts);
     o->leaving[rank] = (uint16_t)(o->leaving[rank] + o->weight_parts);
-    o->sends++;
+    o->sends += rank != o->setup->rank;
     o->answer[rank]--;
 }
 
-/* A snapshot, or a part of it, has left: for the coordinator, or as one of the messages of an answer. */
+/* A snapshot, or a part of it, has left: for the coordinator, or as one of the messages of an answer. The own worker keeps its answer
+ * until it has the next (echi_loan.h), which takes no place from the others. */
 static void weights_left(struct echi_owner *o, const struct echi_event *e) {
     o->in_flight[e->slot.index]--;
-    if (e->kind == ECHI_KIND_PARAMS || --o->leaving[e->from] % o->weight_parts == 0) o->sends--;
+    if (e->kind == ECHI_KIND_PARAMS || (--o->leaving[e->from] % o->weight_parts == 0 && e->from != o->setup->rank)) o->sends--;
 }
 
 /* What has changed since the message before, in the order of this worker's link: a task, and then the message. What stays on this
@@ -138,7 +139,7 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
  * other: with few places and many workers nobody is passed for ever. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     if (o->woke) return;
-    while (o->sends < ECHI_SNAPSHOTS - 2 && !(coded(o) && o->busy)) {
+    while (o->sends < ECHI_ANSWERS && !(coded(o) && o->busy)) {
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
         if (r < 0) return;

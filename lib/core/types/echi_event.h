@@ -19,7 +19,8 @@ struct echi_setup {
 enum echi_event_type {
     ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
     ECHI_EVENT_MESSAGE,    /* payload, if any, whole in `slot` */
-    ECHI_EVENT_SENT,       /* the payload that a message of `kind` sent from `slot` to `from` has left it */
+    ECHI_EVENT_SENT,       /* the payload that a message of `kind` sent from `slot` to `from` has left it; where it stays on this node,
+                              nobody reads it there any more (echi_loan.h) */
     ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place; HEAD with weights_out: the rows', with `result` */
     ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
     ECHI_EVENT_LOST,       /* node: the driver cannot reach `from` any more, for the reason in `text`; `flag`: `from` left in order.
@@ -84,7 +85,7 @@ struct echi_action {
 };
 /* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. So many are enough
  * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each; beside
- * them the parts of all answers that an owner may have on their way. */
+ * them the parts of all answers that an owner may have on their way or lend to its own worker. */
 #define ECHI_ACTIONS_MAX (4 * ECHI_WORLD_MAX + 512 + (ECHI_SNAPSHOTS - 2) * ECHI_PARTS_MAX)
 struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
 struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */

@@ -22,7 +22,10 @@
 #define ECHI_LEASES_HELD 192          /* leases a worker can hold: with rounds those of lost workers come on top of its own */
 #define ECHI_ROUND_LEASES (ECHI_WORLD_MAX + 192)   /* leases that make up a round, at most: one a worker, and parts of large shares */
 #define ECHI_UNACKED_MAX 256          /* pushes in a group's state that another owner has not acknowledged, at most */
-#define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (ARCHITECTURE.md) */
+#define ECHI_ANSWERS 4                /* weights of one owner on their way to other nodes at once, at most */
+#define ECHI_SNAPSHOTS (2 + ECHI_ANSWERS + ECHI_STRANDS)   /* weights: one current, one being written, those on their way, and those that
+                                         the own worker computes on (echi_loan.h) */
+#define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* a worker's slots for weights, see echi_plan_places */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no group, no slot */
 #define ECHI_NO_RANK 65535

@@ -33,7 +33,7 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_CODED,     /* [strand] a push as it is written */
     ECHI_SLOT_WORKER_COMING,    /* [echi_plan_places] weights as they come */
     ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has */
-    ECHI_SLOT_OWNER_CODED,      /* [ECHI_SNAPSHOTS - 2] weights as they are written */
+    ECHI_SLOT_OWNER_CODED,      /* [ECHI_ANSWERS] weights as they are written */
     ECHI_SLOT_OWNER_STATE_KNOWN, /* [1] the state that the other owners have */
     ECHI_SLOT_OWNER_STATE_CODED, /* [1] */
     ECHI_SLOT_OWNER_PEER_CODED, /* [group] the others' states as they come; then PEER [2 * group] is the copy that is kept up to date, and
@@ -77,7 +77,8 @@ struct echi_task {
     uint8_t kind, role;
     uint8_t strand;                         /* FORWARD, BACKWARD, STEP: whose activations */
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
-    uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then */
+    uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then,
+                                               lent or not */
     uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: ranks whose HEAD_ROWS, OWNER_NORM slots are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD, NORM: samples of each */

@@ -5,8 +5,9 @@
 #include "echi_job.h"
 #include "echi_net.h"
 
-/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
- * (kinds, names, posts, order) and never touches a socket. I/O thread only. */
+/* The net, plus what stays on this node: a message to one's own rank goes from slot to slot under the same rules (kinds, names, posts,
+ * order) and never touches a socket. Its payload is copied, or, of kinds that are lent (echi_loan.h), stays where it is: then MESSAGE
+ * points to the sender's memory, the post needs no buffer, and SENT comes when echi_wire_sent asks for it. I/O thread only. */
 struct echi_wire;
 /* The table of message kinds for this job among so many nodes: nobody accepts more than what a message of the kind can need. */
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]);
@@ -22,6 +23,10 @@ void echi_wire_wake(struct echi_wire *wire);   /* any thread */
 ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                           struct ech_error *err);
 ech_status echi_wire_send(struct echi_wire *wire, int peer, const struct echi_net_message *message, struct ech_error *err);
+/* Of a MESSAGE that is lent, until the next poll: the cookie that its sender gave. */
+uint64_t echi_wire_lender(const struct echi_wire *wire, const struct echi_net_event *message);
+/* So many lent payloads of this kind that were sent with this cookie come back, as SENT, with the next polls. */
+ech_status echi_wire_sent(struct echi_wire *wire, enum echi_kind kind, uint64_t cookie, int count, struct ech_error *err);
 /* As echi_net_drop. From now on a payload sent to this peer comes back as SENT at the next poll. */
 void echi_wire_drop(struct echi_wire *wire, int peer);
 void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);

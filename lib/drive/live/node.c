@@ -295,6 +295,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ECHI_TRY_GOTO(open_wire(n), out);
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);
+    echi_exec_use_loans(n->exec, &n->role.loans);
     if (config->started) config->started(config->started_self, n->wire, NULL);
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
     loop(n);

@@ -108,11 +108,13 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
 }
 
 static void post_named(struct echi_node *n, const struct echi_action *a, enum echi_role role, int name, size_t at, size_t len) {
+    const bool borrows = echi_lends(a->to, n->rank, (enum echi_kind)a->kind);   /* then it has no memory of its own */
     size_t room;
-    uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
+    uint8_t *base = borrows ? NULL : echi_exec_slot(n->exec, a->slot, &room);
     struct ech_error why;
     const uint64_t cookie = cookie_of(role, a->slot);
-    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, name, base + at, len, cookie, &why)
+    ech_status status = borrows ? echi_wire_post(n->wire, a->to, a->kind, name, NULL, len, cookie, &why)
+                        : base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, name, base + at, len, cookie, &why)
                         : echi_fail(&why, ECH_E_INTERNAL, "run.post", "a %s message has no slot to come to", echi_kind_name(a->kind));
     settle(n, status, &why);
 }
@@ -121,9 +123,19 @@ static void post_bytes(struct echi_node *n, const struct echi_action *a, enum ec
     post_named(n, a, role, 0, at, len);
 }
 
+/* Nobody reads any more what a slot has borrowed that is posted. */
+static void end_loan(struct echi_node *n, struct echi_slot posted) {
+    const struct echi_loan ended = echi_loans_end(&n->role.loans, posted);
+    const enum echi_kind kind = (enum echi_kind)ended.kind;
+    struct ech_error why;
+    if (ended.messages > 0)
+        settle(n, echi_wire_sent(n->wire, kind, cookie_of(echi_lender_role(kind), ended.lender), ended.messages, &why), &why);
+}
+
 static void do_post(struct echi_node *n, const struct echi_action *a) {
     size_t at, len = 0;
     struct echi_msg m = {.kind = a->kind};
+    end_loan(n, a->slot);
     switch (a->slot.kind) {
     case ECHI_SLOT_WORKER_NORM_ALL: return post_bytes(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_OWNER_NORM: return post_bytes(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));

@@ -374,6 +374,8 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)e->peer, .msg = &m, .bytes = e->meta + 2,
         .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
+    if (echi_lends(e->peer, n->rank, (enum echi_kind)e->kind))
+        echi_loans_begin(&n->role.loans, (enum echi_kind)e->kind, event.slot, echi_node_slot(echi_wire_lender(n->wire, e)));
     echi_node_event(n, (enum echi_role)m.to_role, &event);
 }
 

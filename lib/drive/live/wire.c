@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The wire of a node: net for the others, copies for itself. */
+ * The wire of a node: net for the others, loans and copies for itself. */
 #include "echi_run.h"
 #include "echi_error.h"
 #include "echi_secret.h"
@@ -26,7 +26,7 @@ struct echi_wire {
     struct local_post post[LOCAL_MAX];
     int posts;
     int n_given;
-    struct { int peer, kind; uint64_t cookie; } back[LOCAL_MAX];   /* payloads for peers that are gone: they come back as SENT */
+    struct { int peer, kind; uint64_t cookie; } back[LOCAL_MAX];   /* payloads that come back as SENT: for peers that are gone; lent ones */
     int n_back;
 };
 
@@ -139,15 +139,19 @@ ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, int name, voi
     return ECH_OK;
 }
 
+static ech_status come_back(struct echi_wire *w, int peer, int kind, uint64_t cookie, struct ech_error *err) {
+    if (w->n_back == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many messages come back");
+    w->back[w->n_back].peer = peer;
+    w->back[w->n_back].kind = kind;
+    w->back[w->n_back++].cookie = cookie;
+    return ECH_OK;
+}
+
 ech_status echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_message *message, struct ech_error *err) {
     if (peer != w->rank) {
         ech_status status = echi_net_send(w->net, peer, message, err);
         if (status != ECH_E_PEER_LOST || message->payload_len == 0) return status;
-        if (w->n_back == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many messages to nodes that are gone");
-        w->back[w->n_back].peer = peer;
-        w->back[w->n_back].kind = message->kind;
-        w->back[w->n_back++].cookie = message->cookie;
-        return ECH_OK;
+        return come_back(w, peer, message->kind, message->cookie, err);
     }
     struct local_message *l = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
     if (!l || message->meta_len > w->meta_max)
@@ -157,6 +161,15 @@ ech_status echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_m
     l->m.meta = l->meta;
     w->messages++;
     return ECH_OK;
+}
+
+ech_status echi_wire_sent(struct echi_wire *w, enum echi_kind kind, uint64_t cookie, int count, struct ech_error *err) {
+    for (int i = 0; i < count; i++) ECHI_TRY(come_back(w, w->rank, (int)kind, cookie, err));
+    return ECH_OK;
+}
+
+uint64_t echi_wire_lender(const struct echi_wire *w, const struct echi_net_event *message) {
+    return w->room[(size_t)(message->meta - w->metas) / w->meta_max].m.cookie;
 }
 
 /* Takes the first post for a message's kind and name; false when there is none. */
@@ -171,7 +184,7 @@ static bool take_post(struct echi_wire *w, const struct echi_net_message *m, str
 }
 
 /* Hands out what can be delivered, in order within each kind and name: where one waits for a post there is none for those behind it
- * either. Each takes at most two events: MESSAGE and SENT. */
+ * either. Each takes at most two events: MESSAGE and, unless it is lent, SENT. */
 static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int cap, int *count, struct ech_error *err) {
     for (int i = 0; i < w->messages && *count + 2 <= cap;) {
         struct local_message *l = w->message[i];
@@ -184,10 +197,12 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
         if (m->payload_len > post.cap)
             return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room",
                              m->payload_len, post.cap);
-        if (m->payload_len) memcpy(post.buffer, m->payload, m->payload_len);
+        const bool lent = echi_lends(w->rank, w->rank, (enum echi_kind)m->kind), copied = m->payload_len > 0 && !lent;
+        if (copied) memcpy(post.buffer, m->payload, m->payload_len);
         out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_MESSAGE, .peer = w->rank, .kind = m->kind, .name = m->name,
-            .meta = l->meta, .meta_len = m->meta_len, .payload = post.buffer, .payload_len = m->payload_len, .cookie = post.cookie};
-        if (m->payload_len)
+            .meta = l->meta, .meta_len = m->meta_len, .payload = lent ? (void *)(uintptr_t)m->payload : post.buffer,
+            .payload_len = m->payload_len, .cookie = post.cookie};
+        if (copied)
             out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->rank, .kind = m->kind, .name = m->name,
                 .cookie = m->cookie};
         /* The message's room moves behind those that wait, where it rests until the next poll. */

@@ -3,8 +3,8 @@
  * recorded events and actions say. The roles' part was checked before (replay.c), so here nothing decides.
  *
  * The nodes' records are merged in a causal order: each node's own order, and a message after its send. That is enough:
- * a payload is copied when it is sent, into the slot that its receiver's event names; a task runs when its first event
- * comes. Between the action that asks for either and the event that ends it nobody else may write what it reads, nor read
+ * a payload is copied when it is sent, into the slot that its receiver's event names, or lent (echi_loan.h); a task runs when its
+ * first event comes. Between the action that asks for either and the event that ends it nobody else may write what it reads, nor read
  * what it writes (test/unit/sched_sim.h watches that), so the moment in between does not matter; nor does it that the live
  * lane runs urgent tasks in the middle of others, for those have slots and stacks of their own. */
 #include "echi_recording.h"
@@ -16,7 +16,7 @@
 
 #define TASKS_OUT 64       /* of one node at a time; roles have far fewer */
 
-struct flight { struct flight *next; const uint8_t *meta; size_t meta_len, at, len; uint8_t payload[]; };
+struct flight { struct flight *next; const uint8_t *meta; size_t meta_len, at, len; struct echi_slot slot; uint8_t payload[]; };
 struct queue { struct flight *first, *last; };
 struct task { bool used, ran; struct echi_task task; struct echi_result result; };
 
@@ -74,10 +74,11 @@ static ech_status send(struct run *x, struct node *n, const struct echi_traced_a
     if (echi_kind_has_payload(m->kind) && !extent(x, n, m, a->action.slot, &at, &len, &base))
         return fail_at(x, n, ECH_E_MISMATCH, "it sends from a slot that this node does not have");
     if (len) len = echi_job_length(&n->setup.plan, m->kind, base + at, len);
-    struct flight *f = malloc(sizeof *f + len);
+    const size_t copied = echi_lends(n->recording->about.rank, a->action.to, (enum echi_kind)m->kind) ? 0 : len;
+    struct flight *f = malloc(sizeof *f + copied);
     if (!f) return echi_fail_memory(x->err, "replay.compute", "a message");
-    *f = (struct flight){.meta = a->meta, .meta_len = a->meta_len, .at = at, .len = len};
-    if (len) memcpy(f->payload, base + at, len);
+    *f = (struct flight){.meta = a->meta, .meta_len = a->meta_len, .at = at, .len = len, .slot = a->action.slot};
+    if (copied) memcpy(f->payload, base + at, copied);
     struct queue *q = queue_of(x, n->recording->about.rank, a->action.to, m->kind);
     if (q->first) q->last->next = f;
     else q->first = f;
@@ -107,11 +108,13 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
      * checkpoint go into a file. */
     const bool part = t->role == ECHI_ROLE_COORDINATOR;
     if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
+    const bool lent = echi_lends(t->event.from, n->recording->about.rank, (enum echi_kind)t->event.msg->kind);
     const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : t->event.slot;
+    if (lent) echi_loans_begin(&n->role.loans, (enum echi_kind)t->event.msg->kind, to, f->slot);
     if (!extent(x, n, t->event.msg, to, &at, &len, &base) || f->len > len ||
         (f->len < len && !echi_job_coded(&n->setup.plan, t->event.msg->kind)))
         return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
-    memcpy(base + at, f->payload, f->len);   /* a coded one is as long as it says */
+    if (!lent) memcpy(base + at, f->payload, f->len);   /* a coded one is as long as it says */
     x->payloads++;
     return ECH_OK;
 }
@@ -221,6 +224,7 @@ static ech_status perform(struct run *x, struct node *n, bool *out_waits) {
     struct echi_traced_action a;
     while (echi_trace_next_action(&r, &a)) {
         if (a.action.type == ECHI_ACTION_SEND) ECHI_TRY(send(x, n, &a));
+        if (a.action.type == ECHI_ACTION_POST) echi_loans_end(&n->role.loans, a.action.slot);
         if (a.action.type == ECHI_ACTION_COMPUTE) ECHI_TRY(begin_task(x, n, &a.action.task));
         if (a.action.type == ECHI_ACTION_SLOTS && n->role.planned) ECHI_TRY(regroup(x, n));
     }
@@ -288,6 +292,7 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
         echi_node_role_init(&n->role, &n->setup, r, world, about->session);
         echi_recording_rewind(n->recording);
         ECHI_TRY_GOTO(echi_exec_create(job, about->device, (int)about->threads, level, NULL, &n->exec, err), out);
+        echi_exec_use_loans(n->exec, &n->role.loans);
     }
     status = merge(&x);
     if (status == ECH_OK && x.node[0].setup.n_layers > 0)

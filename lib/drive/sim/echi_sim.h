@@ -95,8 +95,12 @@ struct echi_sim {
 };
 
 /* Timers: what is due, and for whom or what. */
-enum echi_sim_timer { ECHI_SIM_READY, ECHI_SIM_DIES, ECHI_SIM_NOTICED, ECHI_SIM_SENT_BACK };
+enum echi_sim_timer { ECHI_SIM_READY, ECHI_SIM_DIES, ECHI_SIM_NOTICED, ECHI_SIM_SENT_BACK, ECHI_SIM_RETURNS };
 static inline uint64_t echi_sim_timer(enum echi_sim_timer what, uint32_t id) { return (uint64_t)what << 32 | id; }
+/* A message of this kind, lent from this slot, comes back. */
+static inline uint64_t echi_sim_returns(enum echi_kind kind, struct echi_slot lender) {
+    return echi_sim_timer(ECHI_SIM_RETURNS, (uint32_t)kind << 24 | (uint32_t)lender.kind << 16 | lender.index);
+}
 
 /* A whole run. `hosts` with relative speeds, as many as config->world; `profile` fits the model. params: as in echi_node_config. */
 struct echi_sim_run {

@@ -133,7 +133,9 @@ static ech_status open_all(struct echi_sim *s) {
         echi_node_role_init(&s->node[r].role, &s->node[r].setup, r, s->world, false);
         if (h->joins > joined) joined = h->joins;
         if (h->dies >= 0) echi_cost_timer(s->cost, 1 + (int64_t)(h->dies * 1e9), r, echi_sim_timer(ECHI_SIM_DIES, (uint32_t)r));
-        if (s->real) ECHI_TRY(echi_exec_create(s->job, "cpu", 1, echi_config_level(s->config), NULL, &s->node[r].exec, s->err));
+        if (!s->real) continue;
+        ECHI_TRY(echi_exec_create(s->job, "cpu", 1, echi_config_level(s->config), NULL, &s->node[r].exec, s->err));
+        echi_exec_use_loans(s->node[r].exec, &s->node[r].role.loans);
     }
     echi_cost_timer(s->cost, 1 + (int64_t)(joined * 1e9), 0, echi_sim_timer(ECHI_SIM_READY, 0));
     return open_coordinator(s);

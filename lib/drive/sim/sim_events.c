@@ -138,19 +138,27 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
     if (m.to_role == ECHI_ROLE_COORDINATOR) to_coordinator(s, f, &m, meta + 2, f->meta_len - 2);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2,
                            .slot = f->place};
+    if (echi_lends(f->from, f->to, (enum echi_kind)f->kind))
+        echi_loans_begin(&s->node[f->to].role.loans, (enum echi_kind)f->kind, f->place, f->slot);
     echi_sim_event(s, f->to, (enum echi_role)m.to_role, &e);
 }
 
 static void on_sent(struct echi_sim *s, uint32_t id) {
     const struct echi_flight *f = echi_records_at(&s->flights, id);
-    if (!f->payload || s->node[f->from].dead) return;
+    if (!f->payload || s->node[f->from].dead || echi_lends(f->from, f->to, (enum echi_kind)f->kind)) return;
     struct echi_event e = {.type = ECHI_EVENT_SENT, .from = f->to, .kind = f->kind, .slot = f->slot};
     echi_sim_event(s, f->from, (enum echi_role)f->role, &e);
 }
 
+static void on_returned(struct echi_sim *s, int rank, enum echi_kind kind, struct echi_slot lender) {
+    if (s->node[rank].dead) return;
+    struct echi_event e = {.type = ECHI_EVENT_SENT, .from = (uint16_t)rank, .kind = (uint8_t)kind, .slot = lender};
+    echi_sim_event(s, rank, echi_lender_role(kind), &e);
+}
+
 /* -------------------------------------------------------------- all there is */
 
-static void on_timer(struct echi_sim *s, uint64_t cookie) {
+static void on_timer(struct echi_sim *s, int rank, uint64_t cookie) {
     const uint32_t id = (uint32_t)cookie;
     switch ((enum echi_sim_timer)(cookie >> 32)) {
     case ECHI_SIM_READY: ready(s); break;
@@ -159,6 +167,9 @@ static void on_timer(struct echi_sim *s, uint64_t cookie) {
     case ECHI_SIM_SENT_BACK:
         on_sent(s, id);
         echi_sim_free_flight(s, id);
+        break;
+    case ECHI_SIM_RETURNS:
+        on_returned(s, rank, (enum echi_kind)(id >> 24), (struct echi_slot){(uint8_t)(id >> 16), (uint16_t)id});
         break;
     }
 }
@@ -175,7 +186,7 @@ void echi_sim_happened(struct echi_sim *s, const struct echi_happening *h) {
     case ECHI_HAPPENS_MARK: echi_sim_on_mark(s, id, h->unit); break;
     case ECHI_HAPPENS_DONE: echi_sim_on_done(s, id); break;
     case ECHI_HAPPENS_HELD: tell(s, h->host, ECHI_EVENT_HELD); break;
-    case ECHI_HAPPENS_TIMER: on_timer(s, h->cookie); break;
+    case ECHI_HAPPENS_TIMER: on_timer(s, h->host, h->cookie); break;
     case ECHI_HAPPENS_SENT:
         on_sent(s, id);
         leaves_wire(s, id, true);

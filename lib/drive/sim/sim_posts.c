@@ -70,7 +70,7 @@ void echi_sim_count(struct echi_sim *s, const struct echi_flight *f) {
 
 /* Both slots are this message's from the send and the post on, until SENT and MESSAGE: so one copy will do, at any time between. */
 static void copy(const struct echi_sim *s, const struct echi_flight *f) {
-    if (!s->real) return;
+    if (!s->real || echi_lends(f->from, f->to, (enum echi_kind)f->kind)) return;
     const uint8_t *from = echi_exec_slot(s->node[f->from].exec, f->slot, NULL);
     uint8_t *to = echi_exec_slot(s->node[f->to].exec, f->place, NULL);
     if (from && to) memcpy(to + f->at, from + f->at, f->len);
@@ -115,8 +115,16 @@ static void post_named(struct echi_sim *s, int rank, const struct echi_action *a
     match(s, c);
 }
 
+/* Nobody reads any more what a slot has borrowed that is posted. */
+static void end_loan(struct echi_sim *s, int rank, struct echi_slot posted) {
+    const struct echi_loan ended = echi_loans_end(&s->node[rank].role.loans, posted);
+    for (int i = 0; i < ended.messages; i++)
+        echi_cost_timer(s->cost, echi_sim_now(s), rank, echi_sim_returns((enum echi_kind)ended.kind, ended.lender));
+}
+
 void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
     const struct echi_setup *setup = &s->node[rank].setup;
+    end_loan(s, rank, a->slot);
     if (s->node[rank].role.gone[a->to]) return;
     if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;   /* one frame grants all that is posted at once */
     const enum echi_kind kind = (enum echi_kind)a->kind;
