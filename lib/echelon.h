@@ -290,7 +290,10 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 
-/* What a run did, in some 23 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
+/* One direction of a node's link, megabits a second; all measurements lie between the last two. 0: not known. */
+struct ech_link_rate { float rate, lowest, highest; };
+
+/* What a run did, in some 64 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
  * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
 struct ech_report {
@@ -303,7 +306,9 @@ struct ech_report {
     int batch[ECH_WORLD_MAX];             /* samples a step of each rank */
     int round;                            /* B */
     double step_seconds[ECH_WORLD_MAX];   /* measured at start: one step of 64 samples, whole model */
-    double link[ECH_WORLD_MAX];           /* megabits a second of each node's link, measured at start or given; 0: not known */
+    double link[ECH_WORLD_MAX];           /* megabits a second of each node's link in its slower direction, measured at start or given;
+                                             0: not known */
+    struct ech_link_rate link_out[ECH_WORLD_MAX], link_in[ECH_WORLD_MAX];   /* each direction, and between what measurements lie */
     uint64_t steps, samples;
     double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
     double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: nobody looked. test_accuracy: of the final weights */

@@ -113,6 +113,7 @@ struct ech_doctor {
         int done;
         double round_trip;        /* seconds, the shortest of several */
         double out, in;           /* bytes a second from here, and to here */
+        double out_lowest, out_highest, in_lowest, in_highest;   /* of the transfers that each was measured by */
         double offset, within;    /* seconds by which its clock is ahead of this one's, give or take `within` */
         struct ech_doctor_check check;
     } link;

@@ -81,8 +81,12 @@ static void print_network(const struct ech_doctor *d) {
     if (d->link.check.status == ECH_OK) {
         printf("round trip %.3g ms, ", d->link.round_trip * 1e3);
         const double offset = (d->link.offset < 0 ? -d->link.offset : d->link.offset) * 1e3;
-        print_bits(d->link.out, " out, ");
-        print_bits(d->link.in, " in");
+        print_bits(d->link.out, " out (");
+        print_bits(d->link.out_lowest, " to ");
+        print_bits(d->link.out_highest, "), ");
+        print_bits(d->link.in, " in (");
+        print_bits(d->link.in_lowest, " to ");
+        print_bits(d->link.in_highest, ")");
         printf("; its clock is %.*f ms %s (within %.2g ms)", offset < 100 ? 2 : 0, offset, d->link.offset < 0 ? "behind" : "ahead",
                d->link.within * 1e3);
     } else printf("not measured");

@@ -74,6 +74,10 @@ static void add_meeting(struct echi_json_put *j, const struct ech_doctor *d) {
     add_rate(j, "round_trip_seconds", d->link.round_trip);
     add_rate(j, "out_bytes_per_second", d->link.out);
     add_rate(j, "in_bytes_per_second", d->link.in);
+    add_rate(j, "out_lowest_bytes_per_second", d->link.out_lowest);
+    add_rate(j, "out_highest_bytes_per_second", d->link.out_highest);
+    add_rate(j, "in_lowest_bytes_per_second", d->link.in_lowest);
+    add_rate(j, "in_highest_bytes_per_second", d->link.in_highest);
     echi_json_put_real(j, "clock_offset_seconds", measured ? d->link.offset : (double)NAN);
     echi_json_put_real(j, "clock_offset_within_seconds", measured ? d->link.within : (double)NAN);
     add_check(j, &d->link.check);

@@ -2,12 +2,14 @@
  * The caller's end of a measured link: round trip and clock, as NTP takes them (Mills, RFC 5905, section 8: the sample with the shortest
  * way counts, and is wrong by half of it at most); then bytes out, and bytes in. */
 #include "echi_doctor.h"
+#include "echi_link.h"
 #include "echi_probe.h"
 #include "echi_error.h"
 #include "echi_os.h"
 
 #define PINGS 20u
-#define WORTH 0.3                    /* seconds that a measured transfer should take; the first, of one bulk, says how many that are */
+#define WORTH 0.3                    /* seconds that all measured transfers should take; the first, of one bulk, says how many that are */
+#define PIECES 3u                    /* transfers, whose rates differ by as much as the link's rate does */
 #define AGAIN (ECHI_SECOND / 5)      /* while another node is served */
 
 struct caller {
@@ -82,18 +84,24 @@ static ech_status transfer(struct caller *c, bool out, uint32_t bulks, double ro
     return ECH_OK;
 }
 
-static ech_status measure(struct caller *c, bool out, double round_trip, double *out_rate, struct ech_error *err) {
-    double seconds;
+static ech_status measure(struct caller *c, bool out, double round_trip, struct echi_rate *found, struct ech_error *err) {
+    double seconds, all = 0;
     struct echi_probe pong;
     ECHI_TRY(transfer(c, out, 1, round_trip, &seconds, err));
-    const double most = WORTH / seconds;
-    const uint32_t bulks = most < 2 ? 1 : most > ECHI_PROBE_MOST ? ECHI_PROBE_MOST : (uint32_t)most;
-    if (bulks > 1) {
+    *found = echi_rate_of((double)ECHI_PROBE_BULK_BYTES / seconds);
+    const double most = WORTH / seconds / PIECES;
+    const uint32_t bulks = most > ECHI_PROBE_MOST ? ECHI_PROBE_MOST : (uint32_t)most;
+    if (bulks < 1) return ECH_OK;   /* it took long enough to count */
+    for (uint32_t i = 0; i < PIECES; i++) {
         ECHI_TRY(echi_probe_say(&c->end, ECHI_PROBE_PING, 1, err));   /* the listener counts anew */
         ECHI_TRY(hear_word(c, ECHI_PROBE_PONG, 1, false, &pong, err));
         ECHI_TRY(transfer(c, out, bulks, round_trip, &seconds, err));
+        const double rate = (double)bulks * (double)ECHI_PROBE_BULK_BYTES / seconds;
+        if (i == 0 || rate < found->lowest) found->lowest = rate;
+        if (i == 0 || rate > found->highest) found->highest = rate;
+        all += seconds;
     }
-    *out_rate = (double)bulks * (double)ECHI_PROBE_BULK_BYTES / seconds;
+    found->rate = PIECES * (double)bulks * (double)ECHI_PROBE_BULK_BYTES / all;
     return ECH_OK;
 }
 
@@ -107,9 +115,17 @@ static ech_status talk(struct caller *c, int64_t deadline, struct ech_doctor *d,
     ECHI_TRY(ping(c, d, err));
     ECHI_TRY(echi_probe_post_all(&c->end, err));
     c->until = echi_now() + deadline;
-    ECHI_TRY(measure(c, true, d->link.round_trip, &d->link.out, err));
+    struct echi_rate rate;
+    ECHI_TRY(measure(c, true, d->link.round_trip, &rate, err));
+    d->link.out = rate.rate;
+    d->link.out_lowest = rate.lowest;
+    d->link.out_highest = rate.highest;
     c->until = echi_now() + deadline;
-    return measure(c, false, d->link.round_trip, &d->link.in, err);
+    ECHI_TRY(measure(c, false, d->link.round_trip, &rate, err));
+    d->link.in = rate.rate;
+    d->link.in_lowest = rate.lowest;
+    d->link.in_highest = rate.highest;
+    return ECH_OK;
 }
 
 /* A run that waits for its nodes turns away who only measures, and goes on waiting. */

@@ -48,7 +48,7 @@ static ech_status make_blank(struct trial *t, const ech_model *model, struct ech
 static ech_status make_plan(struct trial *t, const struct ech_config *c, struct ech_error *err) {
     char text[240];
     ECHI_TRY(echi_wishes_from(c, &t->job, &t->wishes, err));
-    ECHI_TRY(echi_goal_from(c, &t->job, &t->wishes, &t->setup.plan, &t->goal, err));
+    ECHI_TRY(echi_goal_from(c, &t->job, &t->wishes, &t->setup.plan, NULL, &t->goal, err));
     if (!c->plan[0]) {
         const ech_status status = echi_plan_choose(&t->wishes, t->times, &t->work, &t->setup.plan, &t->choice, text, sizeof text);
         if (status != ECH_OK) return echi_fail(err, status, "doctor.memory", "%s", text);

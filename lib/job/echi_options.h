@@ -11,7 +11,8 @@ ech_status echi_config_whole(const struct ech_config *config, struct ech_config 
 enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --isa, checked, as a level of this processor */
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
-/* With --plan, *out_plan becomes that plan, checked against this run; else it stays as it is. */
+/* With --plan, *out_plan becomes that plan, checked against this run, and out_link[0 .. ECHI_WORLD_MAX) (NULL: nobody asks) what its file
+ * says of links; else they stay as they are. */
 ech_status echi_goal_from(const struct ech_config *config, const struct echi_job *job, const struct echi_wishes *wishes,
-                          struct echi_plan *out_plan, struct echi_goal *out, struct ech_error *err);
+                          struct echi_plan *out_plan, struct echi_link *out_link, struct echi_goal *out, struct ech_error *err);
 #endif

@@ -15,4 +15,6 @@ ech_status echi_first_weights(const struct ech_model *model, const struct ech_co
 /* Writes what --save and --report ask for. */
 ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights,
                               const struct ech_report *report, struct ech_error *err);
+/* What a node measured of itself, as the report has it. */
+void echi_report_times(struct ech_report *report, int rank, const struct echi_times *times);
 #endif

@@ -96,3 +96,14 @@ void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config
         else echi_fail_at(err, c->status, "run", c->at_fault, NULL, "%s", c->text);
     }
 }
+
+static struct ech_link_rate rate_in_mbits(const struct echi_rate *r) {
+    return (struct ech_link_rate){(float)(r->rate * 8e-6), (float)(r->lowest * 8e-6), (float)(r->highest * 8e-6)};
+}
+
+void echi_report_times(struct ech_report *report, int rank, const struct echi_times *times) {
+    report->step_seconds[rank] = echi_times_whole(times, 64);
+    report->link[rank] = echi_link_slower(&times->link) * 8e-6;
+    report->link_out[rank] = rate_in_mbits(&times->link.out);
+    report->link_in[rank] = rate_in_mbits(&times->link.in);
+}

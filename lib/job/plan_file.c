@@ -26,6 +26,10 @@
  *     base 0 250000                           (of a group; what it means is the policy's: lib/core/cost/ratio.c)
  *     part 0 at 0 count 61706 layers 0-4 codec dense tolerance 0
  *                                             (a range of parameters, of these layers; in order. Without such lines: the default)
+ *     link 0 out 941 lowest 930 highest 943 in 940 lowest 935 highest 942
+ *                                             (what a rank's link carries each way, in Mb/s, and between what all measurements lie;
+ *                                             a rate without its lowest and highest is certain. One for each rank, and links are not
+ *                                             measured; without such lines they are)
  * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` also
  * drop_older (0: nothing is dropped), and a worker may have a divisor of its gradients, as in 1:32/85. */
 #include "echi_plan_file.h"
@@ -41,10 +45,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLAN_FILE_MAX 65536   /* 1,024 workers take 14 bytes each */
+#define PLAN_FILE_MAX (1 << 18)   /* 1,024 workers take 14 bytes each, their links 120 */
+#define LINK_MIN 1e-3             /* Mb/s, as of a host file */
+#define LINK_MAX 1e6              /* as of --link */
 #define SPACE " \t\r"
 
-ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ech_error *err) {
+#define MBITS 8e-6   /* of bytes */
+
+/* What a file says, of all ranks or none. */
+static bool all_known(const struct echi_times *times, int world) {
+    int known = 0;
+    for (int r = 0; times && r < world; r++) known += echi_link_known(&times[r].link);
+    return known > 0 && known == world;
+}
+
+ech_status echi_plan_save(const char *path, const struct echi_plan *p, const struct echi_times *times, struct ech_error *err) {
     char *text = malloc(PLAN_FILE_MAX), *at = text;
     if (!text) return echi_fail_memory(err, "plan.save", "the plan");
     const char *end = text + PLAN_FILE_MAX;
@@ -84,6 +99,11 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
         PRINT("part %d at %" PRIu64 " count %u layers %d-%d codec %s tolerance %u\n", i, part->at, part->count, part->first, part->last,
               part->codec == ECHI_CODEC_TOPK ? "topk" : "dense", part->tolerance);
     }
+    for (int r = 0; all_known(times, p->world) && r < p->world; r++) {
+        const struct echi_rate *out = &times[r].link.out, *in = &times[r].link.in;
+        PRINT("link %d out %.6g lowest %.6g highest %.6g in %.6g lowest %.6g highest %.6g\n", r, out->rate * MBITS, out->lowest * MBITS,
+              out->highest * MBITS, in->rate * MBITS, in->lowest * MBITS, in->highest * MBITS);
+    }
 #undef PRINT
     echi_point_end(&point);
     ech_status status = echi_file_write(path, text, (size_t)(at - text), err);
@@ -98,6 +118,7 @@ struct reader {
     char *rest;
     struct ech_error *err;
     uint16_t reserve;
+    struct echi_link *link;   /* of ECHI_WORLD_MAX ranks */
 };
 
 static ech_status refuse(const struct reader *r, const char *what, const char *word) {
@@ -230,8 +251,64 @@ static ech_status read_part(struct reader *r, struct echi_plan *p) {
     return ECH_OK;
 }
 
+/* Megabits a second, as bytes. */
+static ech_status mbits(struct reader *r, double *out) {
+    static const char what[] = "a link's rates are numbers of Mb/s from 0.001 to 1000000, as in link 0 out 941 lowest 930 "
+                               "highest 943 in 940";
+    const char *word = strtok_r(NULL, SPACE, &r->rest);
+    double value;
+    if (!word || !echi_parse_real(word, &value) || !(value >= LINK_MIN && value <= LINK_MAX)) return refuse(r, what, word);
+    *out = value / MBITS;
+    return ECH_OK;
+}
+
+/* One direction; *word is the first that follows, NULL at the end of the line. */
+static ech_status read_rate(struct reader *r, const char **word, struct echi_rate *out) {
+    ECHI_TRY(mbits(r, &out->rate));
+    *out = echi_rate_of(out->rate);
+    *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!*word || strcmp(*word, "lowest") != 0) return ECH_OK;
+    ECHI_TRY(mbits(r, &out->lowest));
+    *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!*word || strcmp(*word, "highest") != 0) return refuse(r, "expected 'highest' behind 'lowest'", *word);
+    ECHI_TRY(mbits(r, &out->highest));
+    if (!echi_rate_valid(out)) return refuse(r, "a link's rate lies between its lowest and its highest", "lowest");
+    *word = strtok_r(NULL, SPACE, &r->rest);
+    return ECH_OK;
+}
+
+static ech_status read_link(struct reader *r) {
+    unsigned long rank;
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_WORLD_MAX - 1, "link needs a rank, a number from 0 to 1023", &rank));
+    struct echi_link *link = &r->link[rank];
+    if (echi_link_known(link)) return refuse(r, "the link of this rank was described before", "link");
+    const char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || strcmp(word, "out") != 0) return refuse(r, "expected 'out'", word);
+    ECHI_TRY(read_rate(r, &word, &link->out));
+    if (!word || strcmp(word, "in") != 0) return refuse(r, "expected 'in'", word);
+    ECHI_TRY(read_rate(r, &word, &link->in));
+    return word ? refuse(r, "nothing more is expected on this line", word) : ECH_OK;
+}
+
+/* Links of ranks that the plan does not have, or of some of its ranks and not of others. */
+static ech_status check_links(const struct reader *r, const struct echi_plan *p) {
+    int without = -1, known = 0;
+    for (int rank = 0; rank < ECHI_WORLD_MAX; rank++) {
+        const bool here = echi_link_known(&r->link[rank]);
+        if (here && rank >= p->world)
+            return echi_fail(r->err, ECH_E_FORMAT, "plan.load", "%s has the link of rank %d, and a world of %d ranks", r->path, rank,
+                             p->world);
+        if (!here && rank < p->world && without < 0) without = rank;
+        known += here;
+    }
+    if (known == 0 || without < 0) return ECH_OK;
+    return echi_fail(r->err, ECH_E_FORMAT, "plan.load", "%s has links, but none of rank %d: give one for each rank, or none, and they are "
+                     "measured", r->path, without);
+}
+
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
+    if (strcmp(key, "link") == 0) return read_link(r);
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
     if (strcmp(key, "part") == 0) return read_part(r, p);
@@ -311,28 +388,18 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, "
                       "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
-                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base or part", key);
+                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, part or link", key);
     }
     return ECH_OK;
 }
 
-ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_error *err) {
-    uint8_t *bytes;
-    size_t len;
-    ECHI_TRY(echi_file_read(path, PLAN_FILE_MAX, &bytes, &len, err));
-    char *text = malloc(len + 1);
-    if (!text) {
-        free(bytes);
-        return echi_fail_memory(err, "plan.load", "the plan");
-    }
-    memcpy(text, bytes, len);
-    text[len] = 0;
-    free(bytes);
+/* The lines of a text, which it takes apart. */
+static ech_status read_text(const char *path, char *text, size_t len, struct echi_plan *p, struct echi_link *link, struct ech_error *err) {
     echi_plan_clear(p);
     p->staleness = 3;
     p->strands = 1;
     p->rounds_apart = 4;
-    struct reader r = {path, 0, 0, NULL, err, ECHI_NO_RANK};
+    struct reader r = {.path = path, .err = err, .reserve = ECHI_NO_RANK, .link = link};
     ech_status status = strlen(text) == len ? ECH_OK : echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a text file", path);
     for (char *line = text, *next; status == ECH_OK && line; line = next) {
         next = strchr(line, '\n');
@@ -369,6 +436,24 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
                            "and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; "
                            "drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, "
                            "and neither deterministic, local nor drop_older", path);
+    return status == ECH_OK ? check_links(&r, p) : status;
+}
+
+ech_status echi_plan_load(const char *path, struct echi_plan *p, struct echi_link out_link[ECHI_WORLD_MAX], struct ech_error *err) {
+    uint8_t *bytes;
+    size_t len;
+    ECHI_TRY(echi_file_read(path, PLAN_FILE_MAX, &bytes, &len, err));
+    char *text = malloc(len + 1);
+    struct echi_link *link = calloc(ECHI_WORLD_MAX, sizeof *link);
+    ech_status status = text && link ? ECH_OK : echi_fail_memory(err, "plan.load", "the plan");
+    if (status == ECH_OK) {
+        memcpy(text, bytes, len);
+        text[len] = 0;
+        status = read_text(path, text, len, p, link, err);
+    }
+    if (status == ECH_OK && out_link) memcpy(out_link, link, ECHI_WORLD_MAX * sizeof *link);
+    free(link);
     free(text);
+    free(bytes);
     return status;
 }

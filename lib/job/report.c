@@ -39,6 +39,18 @@ static void add_bytes(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_close(j);
 }
 
+static void add_rates(struct echi_json_put *j, const char *name, const struct ech_link_rate *rate, int n) {
+    echi_json_put_list(j, name);
+    for (int i = 0; i < n; i++) {
+        echi_json_put_object(j, NULL);
+        echi_json_put_real(j, "rate", rate[i].rate);
+        echi_json_put_real(j, "lowest", rate[i].lowest);
+        echi_json_put_real(j, "highest", rate[i].highest);
+        echi_json_put_close(j);
+    }
+    echi_json_put_close(j);
+}
+
 static int within(int value, int most) { return value < 0 ? 0 : value > most ? most : value; }
 
 static void add_all(struct echi_json_put *j, const struct ech_report *r) {
@@ -57,6 +69,8 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_integer(j, "round", r->round);
     add_reals(j, "step_seconds", r->step_seconds, world);
     add_reals(j, "link", r->link, world);
+    add_rates(j, "link_out", r->link_out, world);
+    add_rates(j, "link_in", r->link_in, world);
     add_reals(j, "iteration_seconds", r->iteration_seconds, groups);
     echi_json_put_whole(j, "steps", r->steps);
     echi_json_put_whole(j, "samples", r->samples);

@@ -138,8 +138,9 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
 }
 
 /* A plan from a file must be one for this run. */
-static ech_status load_plan(const struct ech_config *c, const struct echi_job *job, struct echi_plan *out, struct ech_error *err) {
-    ECHI_TRY(echi_plan_load(c->plan, out, err));
+static ech_status load_plan(const struct ech_config *c, const struct echi_job *job, struct echi_plan *out, struct echi_link *out_link,
+                            struct ech_error *err) {
+    ECHI_TRY(echi_plan_load(c->plan, out, out_link, err));
     if (out->world != c->world)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but the run has %d", c->plan, out->world, c->world);
     if (out->deterministic != c->deterministic)
@@ -166,8 +167,8 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
 }
 
 ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_wishes *wishes,
-                          struct echi_plan *out_plan, struct echi_goal *out, struct ech_error *err) {
-    if (c->plan[0]) ECHI_TRY(load_plan(c, job, out_plan, err));
+                          struct echi_plan *out_plan, struct echi_link *out_link, struct echi_goal *out, struct ech_error *err) {
+    if (c->plan[0]) ECHI_TRY(load_plan(c, job, out_plan, out_link, err));
     const uint32_t batch = c->plan[0] ? out_plan->round : echi_wishes_round(wishes);
     *out = (struct echi_goal){.train_samples = job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,
                               .has_test = job->test_samples > 0};

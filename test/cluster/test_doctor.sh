@@ -85,6 +85,7 @@ ends_with 2 'echelon train has no --json: --report' train --data glyphs --json
 link() {       # link WHAT ARGUMENT...
     doctor 0 '"ok": true,$' --json --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60 "${@:2}"
     rates='"out_bytes_per_second": [0-9.e+]+, "in_bytes_per_second": [0-9.e+]+'
+    for way in out in; do for end in lowest highest; do rates+=", \"${way}_${end}_bytes_per_second\": [0-9.e+]+"; done; done
     json link | grep -qE "\"round_trip_seconds\": [0-9.e-]+, $rates, \"clock_offset_seconds\": -?[0-9.e-]+, " ||
         bad "$1: $(json link)"
     # One clock: it is ahead of itself by no more than what the measurement says it may be wrong by.

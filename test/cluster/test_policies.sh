@@ -52,6 +52,11 @@ expect 0 '^  speed ' --data "$work/data" --local 4 --sync gssp --groups 2 --batc
 groups=$(sed -n 's/^group//p' "$work/plan")
 expect 0 'gssp, 4 nodes' --data "$work/data" --local 4 --plan "$work/plan" --save-plan "$work/again" --steps 2
 check "a plan changed on its way through a file" cmp -s "$work/plan" "$work/again"
+for rank in 0 1 2 3; do echo "link $rank out 9$rank lowest 80 highest 95 in 200 lowest 150 highest 250"; done >>"$work/plan"
+expect 0 'gssp, 4 nodes' --data "$work/data" --local 4 --plan "$work/plan" --save-plan "$work/again" --steps 2 --report "$work/report"
+check "links changed on their way through a file" cmp -s "$work/plan" "$work/again"
+check "the links of a plan are not the report's: $(value link)" [ "$(value link)" = '[90, 91, 92, 93]' ]
+check "nor each direction: $(value link_in)" [ "$(value link_in | grep -o '"rate": 200, "lowest": 150, "highest": 250' | wc -l)" = 4 ]
 expect 0 '^  speed ' --data "$work/data" --local 3 --sync auto --steps 2 --progress on --report "$work/report" --save-plan "$work/plan"
 check "auto says what it compared" grep -q 'predicted of' "$work/err"
 check "auto says why" grep -Eq 'is taken: |the only one' "$work/err"

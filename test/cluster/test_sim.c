@@ -241,7 +241,7 @@ static void plain_plan(struct echi_plan *p, int world, const char *sync) {
 static void save_plan(const struct echi_plan *plan, char *path) {
     struct ech_error err;
     close(mkstemp(path));
-    if (echi_plan_save(path, plan, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (echi_plan_save(path, plan, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
 }
 
 /* A worker on one node, all else on another: then there is one order of things, and live runs of every policy come out bit for bit. Layer

@@ -49,7 +49,7 @@ static int descriptors(void) { return entries("/proc/self/fd"); }
 static ech_status save_weights(int version) { return echi_safetensors_save(weights_path, tiny, weights[version], &error); }
 static ech_status save_plan(int version) {
     plan.staleness = 3 + (uint32_t)version;
-    return echi_plan_save(plan_path, &plan, &error);
+    return echi_plan_save(plan_path, &plan, NULL, &error);
 }
 
 /* A run without training, which writes its report last. */
@@ -211,7 +211,7 @@ static void a_run_outlives_its_recording(void **state) {
 /* ---------------------------------------------------------------- reading */
 
 static ech_status load_weights(void) { return echi_safetensors_load(weights_path, tiny, weights[0], NULL, NULL, &error); }
-static ech_status load_plan(void) { return echi_plan_load(plan_path, &plan, &error); }
+static ech_status load_plan(void) { return echi_plan_load(plan_path, &plan, NULL, &error); }
 static ech_status load_model(void) {
     ech_model *model = NULL;
     const ech_status status = ech_model_open(report_path, &model, &error);

@@ -74,8 +74,8 @@ static ech_status plan_to_a_file_and_back(void) {
     plan.n[0] = 8;
     for (int r = 1; r < ECHI_WORLD_MAX; r++) plan.group_of[r] = ECHI_NONE;
     for (int g = 1; g < ECHI_GROUPS_MAX; g++) plan.owner_of[g] = ECHI_NO_RANK;
-    const ech_status status = echi_plan_save(file_path, &plan, &error);
-    return status == ECH_OK ? echi_plan_load(file_path, &plan, &error) : status;
+    const ech_status status = echi_plan_save(file_path, &plan, NULL, &error);
+    return status == ECH_OK ? echi_plan_load(file_path, &plan, NULL, &error) : status;
 }
 
 /* The nodes' statuses as one: all well, or that of the first that is not and tells the most. The others may say that they

@@ -204,12 +204,12 @@ static size_t write_all_text(char *out, size_t cap, char *plan_path) {
     plan.n[0] = 8;
     memset(plan.group_of + 1, ECHI_NONE, sizeof plan.group_of - 1);
     memset(plan.owner_of + 1, 0xff, sizeof plan.owner_of - sizeof plan.owner_of[0]);
-    assert_int_equal(echi_plan_save(plan_path, &plan, &err), ECH_OK);
+    assert_int_equal(echi_plan_save(plan_path, &plan, NULL, &err), ECH_OK);
     assert_int_equal(echi_file_read(plan_path, 1 << 16, &bytes, &n, &err), ECH_OK);
     memcpy(out + len, bytes, n);
     free(bytes);
     struct echi_plan back;
-    if (echi_plan_load(plan_path, &back, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (echi_plan_load(plan_path, &back, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
     assert_memory_equal(&back, &plan, sizeof plan);
     len += n;
     float weights[256] = {1.5f}, again[256];

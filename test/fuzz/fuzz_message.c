@@ -64,8 +64,8 @@ static bool one_plan(const uint8_t *bytes, size_t len) {
     /* As a file it is the same plan, where a file may say it: its bounds are narrower, and whether a run goes on it does not say. */
     if (plan.rounds_apart < 1 || plan.rounds_apart > 1000000 || plan.staleness > 1000000 || plan.resumed) return true;
     struct ech_error err = {0};
-    FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, &err) == ECH_OK);
-    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &back, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, NULL, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &back, NULL, &err) == ECH_OK);
     FUZZ_CHECK(echi_plan_encode(&back, again, sizeof again) == len && memcmp(again, bytes, len) == 0);
     return true;
 }
@@ -170,7 +170,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     return echi_plan_encode(&p, out, cap);
 }
 
-const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 112000};
+const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 358000};
 
 /* --- step times --- */
 

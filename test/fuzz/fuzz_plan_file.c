@@ -7,18 +7,26 @@
 #include <string.h>
 
 static bool one(const uint8_t *bytes, size_t len) {
+    static struct echi_link link[ECHI_WORLD_MAX], links_again[ECHI_WORLD_MAX];
+    static struct echi_times times[ECHI_WORLD_MAX];
     struct echi_plan plan, again;
     struct ech_error err = {0};
-    const ech_status status = echi_plan_load(fuzz_file(0, bytes, len), &plan, &err);
+    const ech_status status = echi_plan_load(fuzz_file(0, bytes, len), &plan, link, &err);
     if (status != ECH_OK) {
         fuzz_sentence(&err, status);
         FUZZ_CHECK(strstr(err.text, "/proc/self/fd/") != NULL); /* names the file */
         return false;
     }
     FUZZ_CHECK(echi_plan_valid(&plan));
-    FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, &err) == ECH_OK);
-    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &again, &err) == ECH_OK);
+    for (int r = 0; r < plan.world; r++) {
+        FUZZ_CHECK(echi_link_known(&link[r]) == echi_link_known(&link[0]));   /* of all or none */
+        FUZZ_CHECK(echi_rate_valid(&link[r].out) && echi_rate_valid(&link[r].in));
+        times[r].link = link[r];
+    }
+    FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, times, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &again, links_again, &err) == ECH_OK);
     FUZZ_CHECK(memcmp(&plan, &again, sizeof plan) == 0);
+    for (int r = 0; r < plan.world; r++) FUZZ_CHECK(echi_link_known(&links_again[r]) == echi_link_known(&link[r]));
     return true;
 }
 
@@ -36,6 +44,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "group 0 owner 0 workers 0:8\n",
         "sync bsp\nworld 1\nround 8\noptimizer sgd\nschedule cosine\nlr_epochs 90\ngroup 0 owner 0 workers 0:8\n",
         "sync bsp\nworld 1\nround 8\noptimizer adamw\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\ngroup 0 owner 0 workers 0:8\n",
+        "sync bsp\nworld 2\nround 16\ngroup 0 owner 0 workers 0:8 1:8\nlink 1 out 941 lowest 930.5 highest 943 in 940\n"
+        "link 0 out 1e6 in 8e-3 lowest 8e-3 highest 9\n",
         NULL,
     };
     (void)good; /* all are */
@@ -49,9 +59,10 @@ static const char *const words[] = {
     " 63:1", " 64:1", "1048576", "1048577", "16777216", "nan", "inf", "-0",
     "local", "outer_lr ", "outer_momentum ", "x4", "x10000", "x", "drop_older ", "/85", "optimizer ", "sgd", "nesterov", "adam", "adamw",
     "beta1 ", "beta2 ", "epsilon ", "schedule ", "constant", "step", "cosine", "warmup ", "lr_steps ", "1,2,3,4,5,6,7,8,9", "lr_factor ",
-    "lr_epochs ", "1e-320", "0x1p3", "1e6", "\n", "\r\n", "#", "", "\x1b[31m", " ", "\t", "63", "64", "7", "8", NULL,
+    "lr_epochs ", "link ", "out ", " in ", " lowest ", " highest ", "1e-320", "0x1p3", "1e6", "\n", "\r\n", "#", "",
+    "\x1b[31m", " ", "\t", "63", "64", "7", "8", NULL,
 };
 /* clang-format on */
 
 const struct fuzz_driver fuzz_plan_file = {
-    .name = "plan_file", .one = one, .seed = seed, .words = words, .most = 4096, .heap = 80000, .heap_a_byte = 2};
+    .name = "plan_file", .one = one, .seed = seed, .words = words, .most = 4096, .heap = 376000, .heap_a_byte = 2};

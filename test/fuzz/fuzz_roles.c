@@ -252,6 +252,7 @@ static void settle(int rank) {
 static void tell(int rank, const struct echi_net_event *e) {
     if (c.side[rank].n->over) return;
     echi_node_on_net(c.side[rank].n, e);
+    if (!c.side[rank].n->over) echi_node_measure_links(c.side[rank].n);   /* as the loop does */
     settle(rank);
 }
 

@@ -32,7 +32,7 @@ static void lenet(int world, const double *speed) {
             times[r].trunk[i] = n[i] / speed[r] * 5 / 6;
             times[r].head[i] = n[i] / speed[r] / 6;
         }
-        times[r].link = 1.25e8;
+        times[r].link = echi_link_of(1.25e8);
         times[r].delay = 5e-5;
     }
     wishes = (struct echi_wishes){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02,
@@ -81,7 +81,7 @@ static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int 
 static void even_nodes_go_in_step(void **state) {
     (void)state;
     classes((const double[]){2000, 2000, 2000, 2000});
-    for (int r = 0; r < 16; r++) times[r].link = times[r].delay = 0;
+    for (int r = 0; r < 16; r++) times[r].link = echi_link_of(0), times[r].delay = 0;
     wishes.separate = 0;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
@@ -140,7 +140,7 @@ static void random_nodes(struct echi_random *r) {
     lenet(world, speed);
     if (echi_random_below(r, 2)) chance(0.3 * echi_random_unit(r), 0.04 * echi_random_unit(r));
     for (int i = 0; i < world; i++) {
-        if (echi_random_below(r, 4) == 0) times[i].link = 1e6 + 1e7 * echi_random_unit(r);
+        if (echi_random_below(r, 4) == 0) times[i].link = echi_link_of(1e6 + 1e7 * echi_random_unit(r));
         if (echi_random_below(r, 6) == 0) times[i].delay = 0.05 * echi_random_unit(r);
         times[i].exchange = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
     }
@@ -202,7 +202,7 @@ static void groups_are_as_many_as_are_fast(void **state) {
             wishes.has_cut = false;
             wishes.separate = 0;
             wishes.staleness = 20;
-            for (int i = 0; i < wishes.world; i++) times[i].link = 5e6 + 5e6 * echi_random_unit(&r);
+            for (int i = 0; i < wishes.world; i++) times[i].link = echi_link_of(5e6 + 5e6 * echi_random_unit(&r));
         }
         take();
         const struct echi_candidate of_like = one(wishes, ECHI_SYNC_GSSP, wishes.separate, 0, &like);
@@ -291,7 +291,7 @@ static void a_slow_link_is_not_blamed_on_others(void **state) {
             times[r].exchange = cases[i].small ? 1e-4 : 1e-3;
             times[r].messages = 2e-5;
         }
-        times[cases[i].slow].link = cases[i].link;
+        times[cases[i].slow].link = echi_link_of(cases[i].link);
         times[cases[i].slow].delay = cases[i].delay;
         chance(0.1, 0);
         if (!cases[i].small) {   /* ResNet-18, a quarter of its width */
@@ -318,7 +318,7 @@ static void the_gain_is_that_of_a_run_without(void **state) {
         random_nodes(&r);
         if (wishes.world < 2) continue;
         const uint32_t slow = echi_random_below(&r, (uint32_t)wishes.world);
-        times[slow].link = 1e5 + 1e7 * echi_random_unit(&r);
+        times[slow].link = echi_link_of(1e5 + 1e7 * echi_random_unit(&r));
         wishes.choose = false;
         wishes.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNC_GSSP + 1);
         wishes.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
@@ -339,7 +339,7 @@ static void a_burden_is_left_out(void **state) {
     wishes.has_cut = false;
     wishes.load.trunk += wishes.load.head;
     wishes.load.head = 0;
-    for (int r = 0; r < 5; r++) times[r].link = r == 3 ? 1e6 : 0;
+    for (int r = 0; r < 5; r++) times[r].link = echi_link_of(r == 3 ? 1e6 : 0);
     take();
     assert_int_equal(choice.useless, 3);
     assert_true(choice.gain > 1 && choice.left_out);
@@ -353,7 +353,7 @@ static void a_burden_is_left_out(void **state) {
     assert_true(!choice.left_out && plan.n[3] > 0);
     /* Four times slower than others it is of use to groups: its own has no one to hold up, and nobody is named; ssp has. */
     lenet(5, (const double[]){2000, 2000, 2000, 500, 2000});
-    for (int r = 0; r < 5; r++) times[r].link = times[r].delay = 0;
+    for (int r = 0; r < 5; r++) times[r].link = echi_link_of(0), times[r].delay = 0;
     wishes.choose = false;
     wishes.sync = ECHI_SYNC_GSSP;
     take();

@@ -48,7 +48,7 @@ static void refuse_plan(const char *line, const char *reason) {
     struct echi_plan plan;
     const int n = snprintf(text, sizeof text, "sync gssp\nworld 4\nround 64\nlr 0.02\n%s\n", line);
     write_bytes(path, text, (size_t)n);
-    assert_refused(echi_plan_load(path, &plan, &error), ECH_E_FORMAT, reason);
+    assert_refused(echi_plan_load(path, &plan, NULL, &error), ECH_E_FORMAT, reason);
 }
 
 /* A safetensors file with this header, stated to be `stated` bytes long (0: as long as it is), for a model of 9 floats. */

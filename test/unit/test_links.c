@@ -12,10 +12,10 @@
 
 enum { MOST = 17, QUEUE = 4096, TICK = 100000 };   /* ns */
 static struct echi_links links[MOST];
-static struct flight { int from, to; uint8_t body[16]; size_t len, bytes; } queue[2][MOST][QUEUE];   /* on the way out, on the way in */
+static struct flight { int from, to; uint8_t body[64]; size_t len, bytes; } queue[2][MOST][QUEUE];   /* on the way out, on the way in */
 static int first[2][MOST], last[2][MOST];
 static double rate[2][MOST], tokens[2][MOST], burst[2][MOST];
-static bool gone[MOST], silent[MOST];
+static bool gone[MOST], silent[MOST], unmeasured[MOST];
 static int pairs[MOST][MOST];
 
 static void put(int way, int host, const struct flight *f) {
@@ -34,7 +34,7 @@ static void turn(int r, int64_t now) {
         if (!echi_links_next(&links[r], now, waits, &f.to, body, &f.len)) return;
         f.bytes = f.len + ECHI_LINKS_OVERHEAD;
         memcpy(f.body, body, f.len < sizeof f.body ? f.len : sizeof f.body);
-        pairs[r][f.to]++;
+        pairs[r][f.to] += body[0] != 6;   /* rank 0 tells all what is given */
         put(0, r, &f);
     }
 }
@@ -51,9 +51,10 @@ static void pass(int way, int r, int64_t now) {
     }
 }
 
-/* Seconds until all have measured. */
-static double measure(int world) {
+/* Seconds until all have measured; of links[0].given rank 0 tells them. */
+static double measure_given(int world, const struct echi_link *given) {
     memset(links, 0, sizeof links);
+    if (given) memcpy(links[0].given, given, (size_t)world * sizeof *given);
     memset(first, 0, sizeof first);
     memset(last, 0, sizeof last);
     memset(pairs, 0, sizeof pairs);
@@ -65,7 +66,7 @@ static double measure(int world) {
     for (int64_t now = 1;; now += TICK) {
         bool over = true;
         for (int r = 0; r < world; r++) {
-            if (now == 1 + (int64_t)r * 3 * TICK) echi_links_begin(&links[r], r, world, now);   /* not at the same moment */
+            if (now == 1 + (int64_t)r * 3 * TICK) echi_links_begin(&links[r], r, world, !unmeasured[r], now);   /* not at the same moment */
             turn(r, now);
             over = over && (gone[r] || silent[r] || links[r].over);
         }
@@ -76,15 +77,17 @@ static double measure(int world) {
     }
 }
 
+static double measure(int world) { return measure_given(world, NULL); }
+
 static void all_have(int world, double mbits) {
     for (int r = 0; r < world; r++) {
         rate[0][r] = rate[1][r] = mbits * 1e6 / 8;
-        gone[r] = silent[r] = false;
+        gone[r] = silent[r] = unmeasured[r] = false;
     }
 }
 
 static void is_about(int r, double mbits) {
-    const double found = echi_links_rate(&links[r]) * 8e-6;
+    const double found = echi_link_slower(&links[r].link) * 8e-6;
     if (!(fabs(found / mbits - 1) < 0.03)) fail_msg("rank %d: %g Mb/s measured, it has %g", r, found, mbits);
 }
 
@@ -128,7 +131,77 @@ static void a_thin_link_is_its_own(void **state) {
     is_about(1, 1000);
     is_about(2, 20);
     is_about(3, 100);
-    assert_true(links[3].out > 2 * links[3].in);   /* GOT waits behind DATA on the thin way, so it is not all that there is */
+    /* GOT waits behind DATA on the thin way, so it is not all that there is. */
+    assert_true(links[3].link.out.rate > 2 * links[3].link.in.rate);
+}
+
+/* All that was seen lies in the interval: what the link carries, and what it carried with a thin partner. */
+static void the_interval_has_all_that_was_seen(void **state) {
+    (void)state;
+    all_have(4, 1000);
+    rate[0][2] = rate[1][2] = 20e6 / 8;
+    measure(4);
+    for (int r = 0; r < 4; r++)
+        for (int way = 0; way < 2; way++) {
+            const struct echi_rate *found = way ? &links[r].link.in : &links[r].link.out;
+            assert_true(echi_rate_valid(found) && found->rate > 0);
+            assert_true(fabs(found->lowest * 8e-6 / 20 - 1) < 0.03);   /* with rank 2, or its own */
+            assert_true(found->highest * 8e-6 < (r == 2 ? 20 : 1000) * 1.05);
+        }
+    all_have(4, 1000);
+    measure(4);
+    for (int r = 0; r < 4; r++) assert_true(links[r].link.out.lowest * 8e-6 > 950 && links[r].link.in.lowest * 8e-6 > 950);
+}
+
+/* What the plan says is taken, and nothing is sent to measure it, whatever the shapers would let through. */
+static void what_the_plan_says_is_not_measured(void **state) {
+    (void)state;
+    struct echi_link given[5];
+    for (int r = 0; r < 5; r++) given[r] = (struct echi_link){{1e6 * (r + 1), 9e5 * (r + 1), 2e6 * (r + 1)}, echi_rate_of(5e6 + r)};
+    for (int world = 2; world <= 5; world++) {
+        all_have(world, 1);
+        assert_true(measure_given(world, given) < 0.1);
+        for (int r = 0; r < world; r++) {
+            assert_memory_equal(&links[r].link, &given[r], sizeof given[r]);
+            for (int to = 0; to < world; to++) assert_int_equal(pairs[r][to], 0);
+        }
+    }
+}
+
+/* Nodes of one machine have no link, and neither wait for one nor for each other; what is given counts there, too. */
+static void nobody_measures_what_is_not_there(void **state) {
+    (void)state;
+    const struct echi_link given[3] = {echi_link_of(1e6), echi_link_of(2e6), echi_link_of(3e6)};
+    all_have(3, 100);
+    for (int r = 0; r < 3; r++) unmeasured[r] = true;
+    assert_true(measure(3) < 0.1);
+    for (int r = 0; r < 3; r++) assert_true(echi_link_slower(&links[r].link) == 0);
+    assert_true(measure_given(3, given) < 0.1);
+    for (int r = 0; r < 3; r++) assert_memory_equal(&links[r].link, &given[r], sizeof given[r]);
+}
+
+/* Only rank 0 says what is given, once, and only what makes sense; until it does a node says nothing. */
+static void only_rank_0_gives(void **state) {
+    (void)state;
+    static struct echi_links from, l;
+    uint8_t word[ECHI_LINKS_BYTES], out[ECHI_LINKS_BYTES];
+    size_t len, own;
+    int peer;
+    memset(&from, 0, sizeof from);
+    memset(&l, 0, sizeof l);
+    for (int r = 0; r < 3; r++) from.given[r] = echi_link_of(1e6);
+    echi_links_begin(&from, 0, 3, true, 1);
+    assert_true(echi_links_next(&from, 1, 0, &peer, word, &len));
+    assert_int_equal(peer, 1);
+    echi_links_begin(&l, 1, 3, true, 1);
+    echi_links_hear(&l, 2, word, len, 1);
+    for (size_t cut = 0; cut < len; cut++) echi_links_hear(&l, 0, word, cut, 1);
+    assert_false(echi_links_next(&l, 1, 0, &peer, out, &own) || l.over);
+    echi_links_hear(&l, 0, word, len, 1);
+    assert_true(l.over && l.told && l.link.in.rate == 1e6);
+    memset(word + 1, 0, len - 1);
+    echi_links_hear(&l, 0, word, len, 1);
+    assert_true(l.over && l.told && l.link.in.rate == 1e6);
 }
 
 /* A receiver that is held up in the middle, as by a quota, finds what came meanwhile in its buffers, and takes it at once. */
@@ -140,7 +213,7 @@ static void a_pause_makes_no_link_faster(void **state) {
     int peer;
     const int64_t each = 1000000, from = 60 * each, until = 100 * each;   /* 3.6 MB/s; of 120 messages */
     memset(&l, 0, sizeof l);
-    echi_links_begin(&l, 0, 2, 1);
+    echi_links_begin(&l, 0, 2, true, 1);
     data[0] = 0;
     echi_links_hear(&l, 1, data, 1, 1);
     data[0] = 1;
@@ -152,7 +225,7 @@ static void a_pause_makes_no_link_faster(void **state) {
     echi_links_hear(&l, 1, data, 1, 1 + 120 * each);
     while (echi_links_next(&l, 1 + 121 * each, 0, &peer, out, &len)) {}
     const double sent = (ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD) * 1e9 / (double)each;
-    if (!(l.in < 1.05 * sent && l.in > 0.9 * sent)) fail_msg("%g bytes/s came, %g were found", sent, l.in);
+    if (!(l.link.in.rate < 1.05 * sent && l.link.in.rate > 0.9 * sent)) fail_msg("%g bytes/s came, %g were found", sent, l.link.in.rate);
 }
 
 /* What is on its way grows with what has come: a slow link's buffers do not fill. */
@@ -165,7 +238,7 @@ static void little_is_on_its_way(void **state) {
     size_t len;
     int peer;
     memset(&l, 0, sizeof l);
-    echi_links_begin(&l, 0, 2, 1);
+    echi_links_begin(&l, 0, 2, true, 1);
     echi_links_hear(&l, 1, &ready, 1, 1);
     for (int gots = 0; gots < 4; gots++) {
         int data = 0;
@@ -189,29 +262,31 @@ static void others_go_on(void **state) {
     all_have(4, 100);
     gone[3] = true;
     memset(links, 0, sizeof links);
-    echi_links_begin(&links[0], 0, 4, 1);
+    echi_links_begin(&links[0], 0, 4, true, 1);
     for (int round = 0; round < 3; round++) {
         const int partner = links[0].partner;
         echi_links_lost(&links[0], 0);
         assert_int_equal(links[0].partner, partner);
         echi_links_lost(&links[0], partner);
     }
-    assert_true(links[0].over && echi_links_rate(&links[0]) == 0);
+    assert_true(links[0].over && echi_link_slower(&links[0].link) == 0);
     static const uint8_t nonsense[][10] = {{9}, {255}, {5, 1}, {5, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f}, {1}, {4}};
     memset(links, 0, sizeof links);
     for (int begun = 0; begun < 2; begun++) {
         for (int i = 0; i < 6; i++)
             for (size_t len = 0; len < sizeof nonsense[0]; len++)
                 for (int peer = -1; peer <= ECHI_WORLD_MAX; peer++) echi_links_hear(&links[0], peer, nonsense[i], len, 5);
-        if (!begun) echi_links_begin(&links[0], 0, 4, 1);
+        if (!begun) echi_links_begin(&links[0], 0, 4, true, 1);
     }
-    assert_true(echi_links_rate(&links[0]) < 1e-3);
+    assert_true(echi_link_slower(&links[0].link) < 1e-3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rates_are_those_of_the_shapers), cmocka_unit_test(all_meet),
                                        cmocka_unit_test(a_thin_link_is_its_own),
                                        cmocka_unit_test(a_pause_makes_no_link_faster), cmocka_unit_test(little_is_on_its_way),
-                                       cmocka_unit_test(others_go_on)};
+                                       cmocka_unit_test(others_go_on), cmocka_unit_test(the_interval_has_all_that_was_seen),
+                                       cmocka_unit_test(what_the_plan_says_is_not_measured),
+                                       cmocka_unit_test(nobody_measures_what_is_not_there), cmocka_unit_test(only_rank_0_gives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -483,17 +483,17 @@ static void leases_fit_the_plan(void **state) {
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                 .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3,
-                                 .update = 0.25};
+                                 .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .delay = 1e-3, .update = 0.25,
+                                 .link = {{1.25e8, 1e8, 1.3e8}, {1e7, 9e6, 1e7}}};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 8 * 8 + 2);
+    assert_int_equal(len, 1 + 3 * 20 + 7 * 8 + ECHI_LINK_BYTES + 2);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 22; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -508,11 +508,16 @@ static void times_come_back(void **state) {
         case 9: bad.jitter = 3; break;
         case 10: bad.stutter = 1.5; break;
         case 11: bad.stutter_factor = strtod("inf", NULL); break;
-        case 12: bad.link = -1; break;
+        case 12: bad.link.out.rate = -1; break;
         case 13: bad.delay = strtod("nan", NULL); break;
-        case 14: bad.link = strtod("inf", NULL); break;
+        case 14: bad.link.in.highest = strtod("inf", NULL); break;
         case 15: bad.update = -1; break;
         case 16: bad.update = strtod("nan", NULL); break;
+        case 17: bad.link.out.rate = strtod("nan", NULL); break;
+        case 18: bad.link.in.lowest = 2e7; break;               /* above the rate */
+        case 19: bad.link.out.highest = 1e8; break;             /* below it */
+        case 20: bad.link.out.rate = 0; break;                  /* not known, but between others */
+        case 21: bad.link.in = echi_rate_of(1e15); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }
@@ -578,7 +583,7 @@ static void units_come_back(void **state) {
     struct echi_times t = with_units(), back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 8 * 8 + 2 + 2 + 1 + 2 * (1 + 3 * 4));
+    assert_int_equal(len, 1 + 3 * 20 + 7 * 8 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));

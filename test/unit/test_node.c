@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A node and its driver against a coordinator that is not to be believed: the node says what is wrong, and does nothing else. */
+#include "echi_links.h"
 #include "echi_run.h"
 
 #include <stdarg.h>
@@ -51,6 +52,19 @@ static void open_rank0(void) {
     assert_int_equal(echi_net_open(&net, &t.net, NULL), ECH_OK);
 }
 
+/* Nothing is known of links: the first that rank 0 says. */
+static void say_given(void) {
+    static struct echi_links links;
+    uint8_t body[2 + ECHI_LINKS_BYTES] = {ECHI_ROLE_NODE, ECHI_ROLE_NODE};
+    size_t len;
+    int peer;
+    memset(&links, 0, sizeof links);
+    echi_links_begin(&links, 0, 2, false, 1);
+    assert_true(echi_links_next(&links, 1, 0, &peer, body + 2, &len));
+    const struct echi_net_message out = {.kind = ECHI_KIND_PROBE, .meta = body, .meta_len = 2 + len};
+    assert_int_equal(echi_net_send(t.net, 1, &out, NULL), ECH_OK);
+}
+
 /* Waits for a message of this kind. */
 static struct echi_msg await(int kind) {
     struct echi_msg m = {0};
@@ -59,7 +73,10 @@ static struct echi_msg await(int kind) {
         int count = 0;
         assert_int_equal(echi_net_poll(t.net, INT64_MAX, &e, 1, &count, NULL), ECH_OK);
         if (count == 0) continue;
-        if (e.type == ECHI_NET_READY) t.ready = true;
+        if (e.type == ECHI_NET_READY) {
+            t.ready = true;
+            say_given();
+        }
         if (e.type == ECHI_NET_LOST) fail_msg("rank 1 has gone: %s", e.text);
         if (e.type != ECHI_NET_MESSAGE || e.kind != kind) continue;
         assert_true(echi_msg_decode(kind, e.meta, e.meta_len, &m));

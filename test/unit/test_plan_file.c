@@ -17,6 +17,7 @@
 
 static char path[64];
 static struct echi_plan plan;
+static struct echi_link link_of[ECHI_WORLD_MAX];
 static struct ech_error error;
 
 static const char good[] = "# a plan\n"                             /* 1 */
@@ -36,7 +37,7 @@ static const char good[] = "# a plan\n"                             /* 1 */
 static ech_status load(const char *text, size_t len) {
     write_bytes(path, text, len);
     memset(&error, 0, sizeof error);
-    return echi_plan_load(path, &plan, &error);
+    return echi_plan_load(path, &plan, link_of, &error);
 }
 
 static void a_plan_file_is_read(void **state) {
@@ -224,15 +225,74 @@ static void what_is_saved_is_loaded(void **state) {
         const struct echi_plan p = any_plan(&r);
         uint8_t before[ECHI_PLAN_BYTES_MAX], after[ECHI_PLAN_BYTES_MAX];
         assert_true(echi_plan_valid(&p));
-        assert_int_equal(echi_plan_save(path, &p, &error), ECH_OK);
-        if (echi_plan_load(path, &plan, &error) != ECH_OK) fail_msg("seed %u: %s", seed, error.text);
+        assert_int_equal(echi_plan_save(path, &p, NULL, &error), ECH_OK);
+        if (echi_plan_load(path, &plan, NULL, &error) != ECH_OK) fail_msg("seed %u: %s", seed, error.text);
         const size_t len = echi_plan_encode(&p, before, sizeof before);
         assert_int_equal(echi_plan_encode(&plan, after, sizeof after), len);
         if (memcmp(before, after, len) != 0) fail_msg("seed %u: another plan came back", seed);
     }
     struct echi_plan p = plan;
-    assert_int_not_equal(echi_plan_save("/nowhere/plan", &p, &error), ECH_OK);
+    assert_int_not_equal(echi_plan_save("/nowhere/plan", &p, NULL, &error), ECH_OK);
     assert_non_null(strstr(error.text, "/nowhere/plan"));
+}
+
+/* Rates of all ranks come back to the six digits that are written; where one is not known the file has none. */
+static void links_are_saved_and_loaded(void **state) {
+    (void)state;
+    static struct echi_times times[4];
+    assert_int_equal(load(good, strlen(good)), ECH_OK);
+    for (int r = 0; r < 4; r++) {
+        assert_false(echi_link_known(&link_of[r]));
+        times[r].link = (struct echi_link){{1.23456789e8 / (r + 1), 1e7, 1.3e8}, {1.1e6, 1.1e6, 1.1e6 * (r + 1)}};
+    }
+    assert_int_equal(echi_plan_save(path, &plan, times, &error), ECH_OK);
+    if (echi_plan_load(path, &plan, link_of, &error) != ECH_OK) fail_msg("%s", error.text);
+    for (int r = 0; r < 4; r++) {
+        const double *was = &times[r].link.out.rate, *is = &link_of[r].out.rate;
+        for (int i = 0; i < 6; i++) assert_true(is[i] > was[i] * (1 - 1e-5) && is[i] < was[i] * (1 + 1e-5));
+        times[r].link = link_of[r];
+    }
+    assert_int_equal(echi_plan_save(path, &plan, times, &error), ECH_OK);   /* and do not change any more */
+    assert_int_equal(echi_plan_load(path, &plan, link_of, &error), ECH_OK);
+    for (int r = 0; r < 4; r++) assert_memory_equal(&link_of[r], &times[r].link, sizeof link_of[r]);
+    times[3].link.in = (struct echi_rate){0};
+    assert_int_equal(echi_plan_save(path, &plan, times, &error), ECH_OK);
+    assert_int_equal(echi_plan_load(path, &plan, link_of, &error), ECH_OK);
+    for (int r = 0; r < 4; r++) assert_false(echi_link_known(&link_of[r]));
+}
+
+static void links_of_all_ranks_or_none(void **state) {
+    (void)state;
+    static const struct { const char *lines, *says; } table[] = {
+        {"link", "14: link needs a rank"},
+        {"link 1024 out 1 in 1", "link needs a rank"},
+        {"link 0", "expected 'out'"},
+        {"link 0 in 1 out 1", "expected 'out'"},
+        {"link 0 out", "numbers of Mb/s"},
+        {"link 0 out 0 in 1", "numbers of Mb/s"},
+        {"link 0 out 1 in -1", "numbers of Mb/s"},
+        {"link 0 out nan in 1", "numbers of Mb/s"},
+        {"link 0 out 1000001 in 1", "numbers of Mb/s"},
+        {"link 0 out 1", "expected 'in'"},
+        {"link 0 out 1 lowest 1 in 1", "expected 'highest'"},
+        {"link 0 out 1 lowest 2 highest 3 in 1", "between its lowest and its highest"},
+        {"link 0 out 4 lowest 2 highest 3 in 1", "between its lowest and its highest"},
+        {"link 0 out 1 in 1 in 1", "nothing more"},
+        {"link 0 out 1 in 1\nlink 0 out 1 in 1", "15: the link of this rank was described before"},
+        {"link 0 out 1 in 1\nlink 1 out 1 in 1\nlink 3 out 1 in 1", "none of rank 2"},
+        {"link 4 out 1 in 1", "rank 4, and a world of 4"},
+    };
+    char text[1024];
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const int len = snprintf(text, sizeof text, "%s\n%s\n", good, table[i].lines);
+        assert_int_equal(load(text, (size_t)len), ECH_E_FORMAT);
+        if (!strstr(error.text, table[i].says)) fail_msg("'%s': %s", table[i].lines, error.text);
+    }
+    const int len = snprintf(text, sizeof text, "%s\nlink 3 out 8 in 80 lowest 8 highest 88\nlink 0 out 1e-3 in 1e6\nlink 1 out 1 in 1\n"
+                             "link 2 out 1 in 1\n", good);
+    if (load(text, (size_t)len) != ECH_OK) fail_msg("%s", error.text);
+    const struct echi_link *link = &link_of[3];
+    assert_true(link->out.rate == 1e6 && link->out.lowest == 1e6 && link->in.lowest == 1e6 && link->in.highest == 1.1e7);
 }
 
 /* The good plan with line `line` replaced. */
@@ -403,7 +463,7 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
     assert_non_null(strstr(error.text, path));
     free(large);
     unlink(path);
-    assert_int_equal(echi_plan_load(path, &plan, &error), ECH_E_IO);
+    assert_int_equal(echi_plan_load(path, &plan, NULL, &error), ECH_E_IO);
     assert_non_null(strstr(error.text, path));
 }
 
@@ -411,13 +471,13 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
 static void a_comma_is_no_point(void **state) {
     (void)state;
     use_comma_locale();
-    const ech_status status = load(good, sizeof good - 1), saved = echi_plan_save(path, &plan, &error);
+    const ech_status status = load(good, sizeof good - 1), saved = echi_plan_save(path, &plan, NULL, &error);
     setlocale(LC_ALL, "C");
     assert_int_equal(status, ECH_OK);
     assert_int_equal(saved, ECH_OK);
     assert_true(plan.lr == 0.02 && plan.decay == 1e-4);
     const struct echi_plan before = plan;
-    assert_int_equal(echi_plan_load(path, &plan, &error), ECH_OK);
+    assert_int_equal(echi_plan_load(path, &plan, NULL, &error), ECH_OK);
     assert_true(plan.lr == before.lr && plan.momentum == before.momentum && plan.decay == before.decay);
 }
 
@@ -432,7 +492,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read),
         cmocka_unit_test(tables_of_parts_are_whole), cmocka_unit_test(schedules_are_whole),
-        cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(a_refusal_names_file_and_line),
+        cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(links_are_saved_and_loaded),
+        cmocka_unit_test(links_of_all_ranks_or_none), cmocka_unit_test(a_refusal_names_file_and_line),
         cmocka_unit_test(a_key_said_twice_is_refused), cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
         cmocka_unit_test(a_comma_is_no_point), cmocka_unit_test(a_local_plan_is_read),
     };

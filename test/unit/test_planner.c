@@ -303,7 +303,7 @@ static void a_reserve_has_an_owner_of_its_own(void **state) {
     assert_int_equal(plan.n_groups, before.n_groups + 1);
 
     plan = before;
-    for (int r = 0; r < 6; r++) times[r].link = r == 0 ? 2e6 : 1e6;
+    for (int r = 0; r < 6; r++) times[r].link = echi_link_of(r == 0 ? 2e6 : 1e6);
     if (echi_plan_group_owned(&before, 0) < 0) {
         echi_plan_add_reserve(&wishes, times, &plan);
         assert_int_equal(plan.owner_of[before.n_groups], 0);

@@ -122,7 +122,7 @@ static void bytes_take_their_time(void **state) {
     nodes(4, seconds);
     load = (struct echi_load){.trunk = 400};
     for (int r = 0; r < 4; r++) {
-        times[r].link = 100;
+        times[r].link = echi_link_of(100);
         times[r].delay = 0.25;
     }
     whole(ECHI_SYNC_BSP, 4, 16);
@@ -132,14 +132,14 @@ static void bytes_take_their_time(void **state) {
     near(predict(64).rate, 1 + 1 / 4.0, 1e-9);
     /* Four sends at once, rank by rank: the owner's own worker, the last rank, gets its weights when two have left. */
     nodes(6, (const double[]){0.01, 0.01, 0.01, 0.01, 0.01, 2});
-    for (int r = 0; r < 6; r++) times[r].link = 100;
+    for (int r = 0; r < 6; r++) times[r].link = echi_link_of(100);
     load = (struct echi_load){.trunk = 400};
     whole(ECHI_SYNC_BSP, 6, 16);
     plan.owner_of[0] = 5;
     near(predict(0).rate, 96 / (2 * 4 + 32.0), 1e-9);
     nodes(4, seconds);
     for (int r = 0; r < 4; r++) {
-        times[r].link = 100;
+        times[r].link = echi_link_of(100);
         times[r].delay = 0.25;
     }
     /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 75 bytes. */
@@ -171,7 +171,7 @@ static void units_decide_what_overlaps(void **state) {
     static const double late[2][ECHI_PASSES] = {{1, 6}, {1, 1}}, early[2][ECHI_PASSES] = {{6, 1}, {1, 1}};
     nodes(2, (const double[]){1, 1});
     for (int r = 0; r < 2; r++) {
-        times[r].link = 100;
+        times[r].link = echi_link_of(100);
         times[r].units = 2, times[r].cut = 1, times[r].sizes = 1;
         assert_true(echi_times_share(&times[r], 0, late));
     }
@@ -236,7 +236,7 @@ static void a_codec_costs_time_and_saves_bytes(void **state) {
     /* Links: a push at the ratio that a run comes to, and weights of which every 32nd are complete. */
     nodes(2, seconds);
     load = (struct echi_load){.trunk = 40000};
-    times[0].link = times[1].link = 1000;
+    times[0].link = times[1].link = echi_link_of(1000);
     whole(ECHI_SYNC_BSP, 2, 16);
     plan.codec = ECHI_CODEC_TOPK;
     plan.ratios = ECHI_RATIOS_VOLUME;
@@ -274,7 +274,7 @@ static void the_head_is_one_for_all(void **state) {
     plan.n[1] = plan.round = 16;
     plan.separated = 1;
     plan.head = 4;
-    times[1].link = 4;
+    times[1].link = echi_link_of(4);
     near(predict(0).rate, 16 / (16 + 8 + 4.0), 1e-9);
     /* On the head's own node nothing travels, and a step is a step. */
     plan.head = 1;
@@ -381,7 +381,7 @@ static bool any(struct echi_random *r) {
         times[i].exchange = echi_random_below(r, 2) * 1e-4 * echi_random_unit(r);
         times[i].update = echi_random_below(r, 2) * 1e-4 * echi_random_unit(r);
         times[i].messages = echi_random_below(r, 2) * 1e-4;
-        times[i].link = echi_random_below(r, 2) * (1e6 + 1e8 * echi_random_unit(r));
+        times[i].link = echi_link_of(echi_random_below(r, 2) * (1e6 + 1e8 * echi_random_unit(r)));
         times[i].delay = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
         times[i].jitter = echi_random_below(r, 2) * 0.3 * echi_random_unit(r);
         times[i].stutter = echi_random_below(r, 2) * 0.05;
@@ -425,7 +425,7 @@ static void any_plan_has_a_rate(void **state) {
             times[i].update /= 2;
             times[i].messages /= 2;
             times[i].delay /= 2;
-            times[i].link *= 2;
+            times[i].link = echi_link_of(2 * times[i].link.out.rate);
         }
         const struct echi_prediction twice = predict(0);
         if (twice.rate != 2 * p.rate || twice.staleness != p.staleness) fail_msg("seed %u: %g, twice as fast %g", seed, p.rate, twice.rate);
@@ -449,7 +449,7 @@ static void more_is_never_clearly_less(void **state) {
         for (int what = 0; what < 5; what++) {
             const struct echi_times was = times[who];
             switch (what) {
-            case 0: times[who].link *= 2; break;
+            case 0: times[who].link = echi_link_of(2 * times[who].link.out.rate); break;
             case 1: times[who].delay /= 2; break;
             case 2: times[who].exchange /= 2; break;
             case 3: times[who].messages = 0; break;

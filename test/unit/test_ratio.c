@@ -22,7 +22,7 @@ static struct echi_plan plan_of(enum echi_ratios ratios, int groups, const doubl
     for (int g = 0; g < groups; g++) {
         p.group_of[g] = (uint8_t)g;
         p.n[g] = 16;
-        times[g] = (struct echi_times){.count = 1, .n = {16}, .trunk = {16 / rate[g]}, .link = mbits[g] * 1e6 / 8};
+        times[g] = (struct echi_times){.count = 1, .n = {16}, .trunk = {16 / rate[g]}, .link = echi_link_of(mbits[g] * 1e6 / 8)};
     }
     echi_ratios_plan(&wishes, times, &p);
     return p;

@@ -82,6 +82,7 @@ static struct ech_report sample(void) {
     struct ech_report r = {.model = "lenet5", .data = "data/mnist", .sync = "gssp", .version = "0.1.0", .world = 4, .separate = 1,
                            .n_groups = 2, .group_of = {0, 0, -1, 1}, .owner_of = {1, 3}, .head = 2, .batch = {8, 8, 0, 8},
                            .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .link = {94, 0, 940.5, 0},
+                           .link_out = {{94, 90, 95}}, .link_in = {[2] = {940.5f, 930, 940.5f}},
                            .iteration_seconds = {0.0125, 0.05, 7}, .steps = 4690,
                            .samples = 300160, .epochs = 5.0027, .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5,
                            .startup_seconds = 1.25, .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874,
@@ -98,7 +99,7 @@ static struct ech_report sample(void) {
 }
 
 static const char *json(const struct ech_report *r) {
-    static char buf[65536];
+    static char buf[262144];
     size_t len = ech_report_json(r, buf, sizeof buf);
     assert_true(len < sizeof buf);
     assert_int_equal(len, strlen(buf));
@@ -111,6 +112,8 @@ static void test_keys(void **state) {
         "\"version\": \"0.1.0\"", "\"model\": \"lenet5\"", "\"data\": \"data/mnist\"", "\"sync\": \"gssp\"", "\"separate\": 1",
         "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"batch\": [8, 8, 0, 8]",
         "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"link\": [94, 0, 940.5, 0]",
+        "\"link_out\": [{\"rate\": 94, \"lowest\": 90, \"highest\": 95}, {\"rate\": 0, \"lowest\": 0, \"highest\": 0}, ",
+        "\"link_in\": [{\"rate\": 0, \"lowest\": 0, \"highest\": 0}, ",
         "\"iteration_seconds\": [0.0125, 0.05]", "\"steps\": 4690",
         "\"samples\": 300160", "\"epochs\": 5.0027", "\"seconds\": 41.5", "\"images_per_second\": 7232.77", "\"measuring_seconds\": 2.5",
         "\"startup_seconds\": 1.25", "\"train_loss\": 0.0123", "\"test_accuracy\": 0.9871", "\"best_accuracy\": 0.9874",

@@ -206,12 +206,13 @@ static double beside(struct node *n, double at, double seconds) {
 static double carry(struct play *p, int from, int to, double bytes, double at) {
     if (from == to) return at;
     const struct echi_times *f = &p->times[from], *t = &p->times[to];
-    const double delay = f->delay + t->delay, slow_out = f->link > 0 ? bytes / f->link : 0, slow_in = t->link > 0 ? bytes / t->link : 0;
+    const double delay = f->delay + t->delay, slow_out = f->link.out.rate > 0 ? bytes / f->link.out.rate : 0;
+    const double in = t->link.in.rate, slow_in = in > 0 ? bytes / in : 0;
     struct node *a = &p->node[from], *b = &p->node[to];
     const bool first = bytes <= CONTROL;   /* before all that has a payload */
     const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;
     if (!first) a->out_until = left;
-    const double buffer = t->link > 0 ? ECHI_COST_BUFFER / t->link : 0;   /* what is urgent passes what a switch does not hold */
+    const double buffer = in > 0 ? ECHI_COST_BUFFER / in : 0;   /* what is urgent passes what a switch does not hold */
     double begins = comes > b->in_until ? comes : b->in_until;
     b->in_until = begins + slow_in;
     if (first && begins > comes + buffer) begins = comes + buffer;

@@ -137,7 +137,7 @@ static ech_status choose(const struct echi_wishes *w, const struct echi_times *t
 
 /* How slow a rank is, in one of several ways: a step and its messages there alone, its arithmetic, its link, its owner's work. */
 static double slowness(const struct echi_times *t, uint32_t n, const struct echi_load *load, int way) {
-    const double bytes = (double)load->trunk + load->head, link = t->link > 0 ? bytes / t->link : 0;
+    const double rate = echi_link_slower(&t->link), link = rate > 0 ? ((double)load->trunk + load->head) / rate : 0;
     switch (way) {
     case 0: return echi_times_whole(t, n) + 2 * (t->exchange + t->delay + link) + t->messages;
     case 1: return echi_times_whole(t, 64);

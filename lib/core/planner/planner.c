@@ -307,9 +307,8 @@ void echi_plan_add_reserve(const struct echi_wishes *w, const struct echi_times 
     int best = -1;
     for (int r = 0; r < plan->world; r++) {
         if (w->absent[r] || echi_plan_group_owned(plan, r) >= 0 || (plan->separated && plan->head == r)) continue;
-        if (best < 0 || times[r].link > times[best].link ||
-            (times[r].link == times[best].link && echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64)))
-            best = r;
+        const double link = echi_link_slower(&times[r].link), most = best < 0 ? -1 : echi_link_slower(&times[best].link);
+        if (link > most || (link == most && echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
     }
     if (best < 0) return;
     plan->base[plan->n_groups] = plan->base[plan->n_groups - 1];   /* groups are numbered by speed: as the slowest */

@@ -23,7 +23,8 @@ static struct group look(const struct echi_times *times, const struct echi_plan 
         if (plan->group_of[r] != group) continue;
         const struct echi_times *t = &times[r];
         g.seconds += plan->separated ? echi_times_trunk(t, plan->n[r]) : echi_times_whole(t, plan->n[r]);
-        if (members++ == 0 || t->link < g.link) g.link = t->link;
+        const double link = echi_link_slower(&t->link);
+        if (members++ == 0 || link < g.link) g.link = link;
     }
     if (members) g.seconds /= members;
     return g;

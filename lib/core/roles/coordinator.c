@@ -312,7 +312,7 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
     struct echi_prediction here, there;
     *plan = *plan_of(c);
     for (int r = 0; r < plan->world; r++) {
-        if (lost(c, r) || c->wishes.absent[r] || (plan->group_of[r] != ECHI_NONE && c->times[r].link <= 0)) return true;
+        if (lost(c, r) || c->wishes.absent[r] || (plan->group_of[r] != ECHI_NONE && !echi_link_known(&c->times[r].link))) return true;
         plan->n[r] = c->size[r];
     }
     /* It computes as it does now. */

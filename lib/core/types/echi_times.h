@@ -3,6 +3,7 @@
 #ifndef ECHI_TIMES_H
 #define ECHI_TIMES_H
 #include "echi_limits.h"
+#include "echi_link.h"
 
 #define ECHI_TIMES_MAX 12
 #define ECHI_UNIT_SIZES 3         /* batch sizes at which the time of a step is divided among its units */
@@ -20,7 +21,7 @@ struct echi_times {
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double update;     /* to apply a push of all layers that is in: gradient, momentum, new weights; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
-    double link;       /* bytes a second that the node's link carries in one direction; 0: not known */
+    struct echi_link link;
     /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
      * part `stutter` of them `stutter_factor` times as long on top. */
     double jitter, stutter, stutter_factor;

@@ -115,7 +115,7 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     }
     echi_put_f64(&w, t->exchange);
     echi_put_f64(&w, t->messages);
-    echi_put_f64(&w, t->link);
+    echi_link_put(&w, &t->link);
     echi_put_f64(&w, t->jitter);
     echi_put_f64(&w, t->stutter);
     echi_put_f64(&w, t->stutter_factor);
@@ -140,7 +140,7 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     }
     t->exchange = echi_get_f64(&r);
     t->messages = echi_get_f64(&r);
-    t->link = echi_get_f64(&r);
+    if (!echi_link_get(&r, &t->link)) return false;
     t->jitter = echi_get_f64(&r);
     t->stutter = echi_get_f64(&r);
     t->stutter_factor = echi_get_f64(&r);
@@ -148,7 +148,7 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     t->update = echi_get_f64(&r);
     if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4))
         return false;
-    if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;
+    if (!(t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;
     if (!(t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6)) return false;
     return get_units(&r, t) && r.ok && r.at == r.end;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How much a node's link carries, measured when all have joined. Pairs of nodes that have no node in common send to each other at once,
+ * How much a node's link carries: as the plan says, or measured when all have joined. First rank 0 tells each other node what the plan's
+ * file has of its link (GIVEN). Where that is nothing, pairs of nodes that have no node in common send to each other at once,
  * in as many rounds as it takes for each to meet each other (15 at most): in a round a node meets one other.
  *
  *   READY     -->  <--  READY     both have come to this round
@@ -8,13 +9,14 @@
  *                                 STOP comes would take seconds on a slow link
  *   STOP      <--  -->  STOP      they have come for 0.3 s: more is not needed. On a fast link all have come before that
  *   LAST      -->  <--  LAST
- *   RATE r    <--  -->  RATE r    what the receiver found, of the last half: by then a shaper's burst is used up
+ *   RATE r h  <--  -->  RATE r h  what the receiver found, of the last half: by then a shaper's burst is used up; and the most that it saw
  *
- * A node's link carries what it carries with the best of its partners; what counts is its slower direction, since a push and weights
- * take both. Links with long delays are underrated: as with any transfer of 2 MB, TCP has hardly begun. Pure: it says what to send, and is
- * told what comes. */
+ * A node's link carries what it carries with the best of its partners, each direction by itself. `lowest` is what it carried with the
+ * worst of them, whose own link may be thin; `highest` is the most that any half of a measurement showed. Links with long delays are
+ * underrated: as with any transfer of 2 MB, TCP has hardly begun. Pure: it says what to send, and is told what comes. */
 #ifndef ECHI_LINKS_H
 #define ECHI_LINKS_H
+#include "echi_link.h"
 #include "echi_message.h"
 
 #define ECHI_LINKS_ROUNDS 15
@@ -23,7 +25,10 @@
 #define ECHI_LINKS_OVERHEAD 58    /* bytes of a message beside its body */
 
 struct echi_links {
-    bool began, over;
+    struct echi_link given[ECHI_WORLD_MAX];   /* rank 0, before it begins: each rank's, by the plan's file; of all ranks or none */
+    bool began, over, measures;
+    bool heard_given, told;               /* GIVEN has come; and it had rates */
+    int tells;                            /* rank 0: the next that it sends GIVEN */
     int rank, world, round, partner;      /* partner -1: nobody, in this round */
     bool is_ready[ECHI_WORLD_MAX];        /* its READY has come, and not been used yet */
     int64_t heard;                        /* from the partner, or the beginning of the round */
@@ -31,14 +36,13 @@ struct echi_links {
     bool stop, came_last, knows_out;
     uint32_t sent, gots;                  /* DATA; GOT that came */
     uint32_t said_gots, came; int64_t at[ECHI_LINKS_FRAMES];   /* DATA; when */
-    double out, in;                       /* bytes a second, the best so far; 0: not known */
+    struct echi_link link;                /* of this node, so far */
 };
 
-void echi_links_begin(struct echi_links *links, int rank, int world, int64_t now);   /* of zeroed ones, which may have heard before */
+/* Of zeroed ones, which may have heard before. measures false: there is no link, or another word on it: only what is given counts. */
+void echi_links_begin(struct echi_links *links, int rank, int world, bool measures, int64_t now);
 void echi_links_hear(struct echi_links *links, int peer, const uint8_t *body, size_t len, int64_t now);
 void echi_links_lost(struct echi_links *links, int peer);
 /* The next message, of *out_len bytes in body, to *out_peer, when `queued` of those for the partner have not left yet. False: not now. */
 bool echi_links_next(struct echi_links *links, int64_t now, int queued, int *out_peer, uint8_t body[ECHI_LINKS_BYTES], size_t *out_len);
-/* Bytes a second of this node's link, in the slower direction; 0: not known. */
-double echi_links_rate(const struct echi_links *links);
 #endif

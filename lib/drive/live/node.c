@@ -122,7 +122,7 @@ static ech_status make_coordinator(struct echi_node *n) {
     struct echi_wishes wishes;
     struct echi_goal goal;
     ECHI_TRY(echi_wishes_from(c, n->job, &wishes, n->err));
-    ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, &goal, n->err));
+    ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, n->links.given, &goal, n->err));
     goal.give_final = n->c->user != NULL;
     goal.tick = (int64_t)(c->deadline * 1e9);
     goal.collect = (int64_t)(COLLECT * c->deadline * 1e9);

@@ -172,7 +172,7 @@ static void send_plan(struct echi_node *n) {
     if (n->world > 1) echi_choice_log(n->c->config, n->role.coordinator);
     for (int r = 0; r < n->world; r++) echi_node_send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (n->c->config->save_plan[0]) {
-        ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->err);
+        ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->role.coordinator->times, n->err);
         if (status != ECH_OK) echi_node_give_up(n, status);
     }
 }

@@ -56,8 +56,9 @@ static bool has_link(const struct echi_node *n) {
  * nobody takes this node for lost. */
 void echi_node_measure(struct echi_node *n) {
     n->measuring = true;
-    n->measuring_links = n->c->config->link <= 0 && has_link(n);
-    if (n->measuring_links) return echi_links_begin(&n->links, n->rank, n->world, echi_node_now(n));
+    n->measuring_links = n->world > 1;
+    const bool measures = n->c->config->link <= 0 && has_link(n);
+    if (n->measuring_links) return echi_links_begin(&n->links, n->rank, n->world, measures, echi_node_now(n));
     measure_steps(n);
 }
 
@@ -79,9 +80,12 @@ void echi_node_measure_links(struct echi_node *n) {
     }
     if (!n->links.over) return;
     n->measuring_links = false;
-    if (echi_links_rate(&n->links) > 0)
-        echi_config_log(n->c->config, ECH_LOG_INFO, "this node's link carries %.4g Mb/s out and %.4g Mb/s in", n->links.out * 8e-6,
-                        n->links.in * 8e-6);
+    const struct echi_rate *out = &n->links.link.out, *in = &n->links.link.in;
+    if (echi_link_slower(&n->links.link) > 0)
+        echi_config_log(n->c->config, ECH_LOG_INFO,
+                        "this node's link carries %.4g Mb/s out (%.4g to %.4g) and %.4g Mb/s in (%.4g to %.4g)%s",
+                        out->rate * 8e-6, out->lowest * 8e-6, out->highest * 8e-6, in->rate * 8e-6, in->lowest * 8e-6, in->highest * 8e-6,
+                        n->links.told ? ", as the plan says" : "");
     measure_steps(n);
 }
 
@@ -92,9 +96,8 @@ static void take_measured(struct echi_node *n) {
     if (n->measure_status != ECH_OK)
         return echi_node_failed(n, n->measure_status,
                                 n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
-    if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
-    n->times.link = n->c->config->link > 0 ? n->c->config->link * 1e6 / 8 : echi_links_rate(&n->links);
-    if (n->report) n->report->link[n->rank] = n->times.link * 8e-6;
+    n->times.link = n->c->config->link > 0 ? echi_link_of(n->c->config->link * 1e6 / 8) : n->links.link;
+    if (n->report) echi_report_times(n->report, n->rank, &n->times);
     echi_node_tell(n, ECHI_EVENT_MEASURED);
 }
 
@@ -365,10 +368,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->role.coordinator) {
         struct echi_times times;
-        if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) {
-            n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
-            n->report->link[e->peer] = times.link * 8e-6;
-        }
+        if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) echi_report_times(n->report, e->peer, &times);
     }
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->role.coordinator && !place_params(n, e, &m))
         return malformed(n, e);

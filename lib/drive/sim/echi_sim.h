@@ -76,6 +76,7 @@ struct echi_sim {
     struct echi_sim_node *node;
     struct echi_coordinator *coordinator;
     struct echi_plan next;            /* for whose slots a node is asked */
+    struct echi_link link[ECHI_WORLD_MAX];   /* of the plan's file, in the place of the hosts'; else not known */
     struct echi_action *action; int actions_room;
     struct echi_records flights, posts, tasks;
     struct echi_channels channels;

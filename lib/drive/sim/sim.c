@@ -99,7 +99,7 @@ static ech_status open_coordinator(struct echi_sim *s) {
     struct echi_wishes wishes;
     struct echi_goal goal;
     ECHI_TRY(echi_wishes_from(s->config, s->job, &wishes, s->err));
-    ECHI_TRY(echi_goal_from(s->config, s->job, &wishes, &s->node[0].setup.plan, &goal, s->err));
+    ECHI_TRY(echi_goal_from(s->config, s->job, &wishes, &s->node[0].setup.plan, s->link, &goal, s->err));
     if (!s->real) goal.has_test = false;   /* there are no weights to look at */
     s->coordinator = calloc(1, sizeof *s->coordinator);
     if (!s->coordinator) return echi_fail_memory(s->err, "sim", "the coordinator");

@@ -113,7 +113,7 @@ static void send_plan(struct echi_sim *s) {
     if (s->world > 1) echi_choice_log(s->config, s->coordinator);
     for (int r = 0; r < s->world; r++) echi_sim_send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (!s->config->save_plan[0]) return;
-    ech_status status = echi_plan_save(s->config->save_plan, plan, s->err);
+    ech_status status = echi_plan_save(s->config->save_plan, plan, s->coordinator->times, s->err);
     if (status != ECH_OK) echi_sim_end(s, status);
 }
 

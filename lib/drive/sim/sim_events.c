@@ -120,8 +120,7 @@ static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, cons
     struct echi_times times;
     if (m->kind == ECHI_KIND_PARAMS) place_params(s, f);
     if (m->kind != ECHI_KIND_MEASURED || !echi_times_decode(body, len, &times)) return;
-    s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
-    s->report->link[f->from] = times.link * 8e-6;
+    echi_report_times(s->report, f->from, &times);
 }
 
 static void on_arrived(struct echi_sim *s, uint32_t id) {

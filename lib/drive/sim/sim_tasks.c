@@ -103,7 +103,7 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     out->exchange *= longer / io_speed;
     out->update *= longer / h->speed;
     out->messages *= longer / io_speed;
-    out->link = h->rate;
+    out->link = echi_link_known(&s->link[rank]) ? s->link[rank] : echi_link_of(h->rate);
     out->jitter = h->jitter;
     out->stutter = h->stutter;
     out->stutter_factor = h->stutter_factor;
