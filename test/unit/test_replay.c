@@ -13,7 +13,8 @@ enum { PLANS = 15, FORGED = 400, STRIDE = 8 };
 #else
 #define PLANS (150 / test_part())
 #define FORGED (4000 / test_part())
-enum { STRIDE = 1 };
+/* Of bytes changed and lengths cut: each replay takes 13 MB of fresh memory. Odd: every bit is changed somewhere. */
+#define STRIDE (test_part() > 1 ? 7u : 1u)
 #endif
 enum { TAPE = 1 << 22 };
 
