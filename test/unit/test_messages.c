@@ -529,6 +529,16 @@ static void times_come_back(void **state) {
     assert_true(echi_times_trunk(&t, 36) == 2.5);
     assert_true(echi_times_trunk(&t, 120) == 7);
     assert_true(echi_times_whole(&t, 8) == 1.25);
+    /* Within a block there is no slope: where nothing beyond it is known, as many blocks take so many times as long. */
+    const struct echi_times block = {.count = 2, .n = {8, 16}, .trunk = {3, 2.75}, .head = {0.25, 0.5}};
+    assert_true(echi_times_trunk(&block, 5) == 2.75 && echi_times_trunk(&block, 16) == 2.75);
+    assert_true(echi_times_trunk(&block, 17) == 5.5 && echi_times_trunk(&block, 64) == 11);
+    assert_true(echi_times_whole(&block, 64) == 13);
+    /* Beside a slope that is known, along that one; and two sizes that differ by more are no block. */
+    const struct echi_times slope = {.count = 3, .n = {8, 16, 32}, .trunk = {2, 2, 3}};
+    assert_true(echi_times_trunk(&slope, 33) == 4 && echi_times_trunk(&slope, 64) == 5);
+    const struct echi_times no_block = {.count = 2, .n = {8, 16}, .trunk = {2, 3}};
+    assert_true(echi_times_trunk(&no_block, 64) == 9);
     /* Units are not known: a third of the trunk is its forward pass. */
     assert_true(echi_times_unit(&t, 0, ECHI_FORWARD, 8) == 0);
     assert_true(echi_times_forward(&t, 64) == 4.0 / 3);

@@ -157,17 +157,18 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
 
 /* Vector kernels compute rows in blocks, so that a step of the first size takes as long as one of twice that. Samples are
  * then counted in blocks: 33 take as long as 48. */
-static uint32_t whole_blocks(const struct echi_times *t, uint32_t n) {
-    if (t->count < 2 || t->n[1] != 2 * t->n[0]) return n;
-    if (t->trunk[1] + t->head[1] > 1.2 * (t->trunk[0] + t->head[0])) return n;
-    return (n + t->n[1] - 1) / t->n[1] * t->n[1];
+static bool in_blocks(const struct echi_times *t) {
+    return t->count >= 2 && t->n[1] == 2 * t->n[0] && t->trunk[1] + t->head[1] <= 1.2 * (t->trunk[0] + t->head[0]);
 }
 
-/* Straight lines between the measured sizes; below the first in proportion, beyond the last along the last slope. */
+/* Straight lines between the measured sizes; below the first in proportion, beyond the last along the last slope. Within one block there
+ * is no slope: where a step is so long that nothing beyond the first block was measured, each block takes as long as that. */
 static double interpolate(const struct echi_times *t, const double *y, uint32_t n) {
     if (n == 0 || t->count == 0) return 0;
-    n = whole_blocks(t, n);
+    const bool blocks = in_blocks(t);
+    if (blocks) n = (n + t->n[1] - 1) / t->n[1] * t->n[1];
     if (t->count == 1 || n <= t->n[0]) return n >= t->n[0] ? y[0] * n / t->n[0] : y[0];
+    if (blocks && t->count == 2) return y[1] * n / t->n[1];
     uint32_t i = 1;
     while (i + 1 < t->count && n > t->n[i]) i++;
     double slope = (y[i] - y[i - 1]) / (t->n[i] - t->n[i - 1]);
