@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a plan is worth before it runs: images a second, staleness, and what that staleness costs.
  *
- * A prediction plays a plan on resources with queues, the same that the simulator has (lib/drive/sim), but without roles, messages
- * and arithmetic: each node has a lane that computes, and a link that carries bytes in and out. One loop over events in virtual
- * time; all that is random comes from counters, so the same plan gets the same number on every machine.
+ * A prediction plays a plan on resources with queues, but without roles, messages' contents and arithmetic: each node has a lane that
+ * computes, and a link that carries bytes, out in turns as TCP does (predict_links.c; the simulator, lib/drive/sim, still sends one message
+ * after the other). All that is random comes from counters, so the same plan gets the same number on every machine.
  *
- * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
- * given to the link; only words without a payload go before them); that leases are dealt far ahead only to who has run out of them;
- * layers before the cut that travel while others are still computed; looks and checkpoints; cores that
- * hosts share; losses, of bytes and of nodes. Of a codec's ratios it takes those that a run comes to. */
+ * What it neglects: frames, credits and the order by priority of what leaves a node (only words without a payload go before what has
+ * one); that leases are dealt far ahead only to who has run out of them; layers before the cut that travel while others are still
+ * computed; that messages come in side by side; what it takes to wake a thread for a task; that a host with a quota of its processor
+ * computes at full speed when it has waited; looks and checkpoints; cores that hosts share; losses, of bytes and of nodes. Of a codec's
+ * ratios it takes those that a run comes to. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
 #include "echi_plan.h"
@@ -30,7 +31,7 @@ struct echi_prediction {
 
 /* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves its
  * contents alone; nothing in it outlives a prediction. */
-struct echi_predict_work { _Alignas(8) unsigned char bytes[560 * 1024]; };
+struct echi_predict_work { _Alignas(8) unsigned char bytes[900 * 1024]; };
 
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The
  * plan is valid, and times[r].count > 0 for each rank that has a part in it. */

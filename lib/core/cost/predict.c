@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan played on lanes and links. */
-#include "echi_predict.h"
-#include "echi_cost.h"
+#include "echi_predict_impl.h"
 #include "echi_random.h"
 #include "echi_ratio.h"
-#include "echi_task.h"
 
 #include <string.h>
 
@@ -29,104 +27,18 @@
 #define SUMMAND 0.36
 /* Under a codec what is sent is what is sent from this epoch on, when ratios have come to where they stay. */
 #define LATE 5
-/* Bytes of a message without a payload, about. */
-#define CONTROL 128
-enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN,
-            WORD_IN, LEASE_IN };
-struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
-
-struct node {
-    double urgent_until;                  /* the head's and the owner's work, before all other of this lane */
-    double stolen, stolen_before;         /* seconds of it so far; when the worker's task began, or was last put off */
-    double beside_until;                  /* the coordinator's messages */
-    double out_until, in_until;           /* the link carries until then */
-    bool busy;                            /* with the worker's task ... */
-    double begun, stolen_begun;           /* ... since then, what was stolen by then not counted; urgent work waits for the end of a unit */
-    enum { FORWARD, BACKWARD, STEP } task;
-    double longer;                        /* so many times what its units take by themselves */
-    const struct echi_unit_share *share;  /* of its units; NULL: not known, then all take 1 */
-    double a_share[2];                    /* seconds, of the trunk and of the head */
-    double units_take[3];                 /* those of each task by themselves */
-    double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step,
-                                             and the last part of it */
-    double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
-    double apply;                         /* to apply one */
-    double update;                        /* of the head's layers */
-    double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
-};
-struct strand {
-    enum { AWAY, WANTS_LEASE, WANTS_FORWARD, WANTS_BACKWARD } wants;
-    double factor, seen;
-    bool head_in;                         /* of its push, the layers behind the cut were taken in while it still computed */
-};
-struct worker {
-    struct strand strand[ECHI_STRANDS];
-    bool owed[ECHI_STRANDS];              /* weights: it waits for a place, or for the slowest of its group */
-    uint32_t begun, applied, counted;     /* steps */
-    int leases;                           /* that it has not begun; where rounds are dealt ahead they are always there */
-    double first, last;                   /* when the counted ones were applied: the first of them begins the count */
-};
-struct group {
-    int workers;
-    uint32_t least; int at_least;         /* steps of the slowest, and how many have no more */
-    double own, weights, sent;            /* samples in its state, in its weights, in the state that is being sent */
-    double peer[ECHI_GROUPS_MAX], acked[ECHI_GROUPS_MAX];   /* of the others in its weights; of its own that the others have */
-    double carried[ECHI_GROUPS_MAX];      /* in the state that is on its way to each other; 0: none is */
-    bool due[ECHI_GROUPS_MAX], state_out; /* to whom the state that is being sent has still to go; a look at the link is due */
-    double behind; uint64_t behind_count; /* its pushes, samples */
-    int since_send, sends;                /* pushes since it was sent, and others that it has not left for */
-    int first;                            /* its workers are member[first] on, `workers` of them, by rank */
-    int owed, sending, turn;              /* weights; the worker of them that is looked at first */
-};
-
-/* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other,
- * sends of each, a round's apply. */
-#define EVENTS_MAX ((2 * ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
-
-struct step { uint16_t who; uint8_t strand; };
-
-struct play {
-    const struct echi_plan *plan;
-    const struct echi_times *times;
-    const struct echi_load *load;
-    const struct echi_policy *policy;
-    double now;
-    struct event heap[EVENTS_MAX];
-    int n_events;
-    uint32_t turns;
-    struct node node[ECHI_WORLD_MAX];
-    struct worker worker[ECHI_WORLD_MAX];
-    struct group group[ECHI_GROUPS_MAX];
-    int groups;                           /* that have workers */
-    uint16_t member[ECHI_WORLD_MAX];      /* workers, group by group */
-    int units;                            /* of a worker's tasks */
-    /* Under a codec, of a group's pushes, of weights and states, and of what stays on its node: bytes over those that they have dense; in
-     * updates, to write and to read them. */
-    struct coding { double part, write, read; } gradients[ECHI_GROUPS_MAX], states, own;
-    struct step queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
-    int queued, visiting;
-    struct step stuck[ECHI_STRANDS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
-    int n_stuck;
-    bool head_busy, bound;
-    int round_in;                         /* pushes of this round that are in */
-    uint64_t pushes, warm;
-    double all;                           /* samples applied, by whomever */
-    double stale, behind;
-    uint64_t stale_count;
-};
-
 /* ---- events: the earliest first ---- */
 
 static bool before(const struct event *a, const struct event *b) { return a->at < b->at || (a->at == b->at && a->turn < b->turn); }
 
-static void tell(struct play *p, double at, enum what what, int who, int strand) {
+void echi_predict_tell(struct echi_play *p, double at, enum echi_play_what what, int who, int strand) {
     const struct event e = {at, p->turns++, (uint16_t)who, (uint8_t)what, (uint8_t)strand};
     int i = p->n_events++;
     for (; i > 0 && before(&e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2) p->heap[i] = p->heap[(i - 1) / 2];
     p->heap[i] = e;
 }
 
-static struct event next(struct play *p) {
+static struct event next(struct echi_play *p) {
     const struct event first = p->heap[0], last = p->heap[--p->n_events];
     int i = 0;
     for (int child; (child = 2 * i + 1) < p->n_events; i = child) {
@@ -166,12 +78,12 @@ static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
 /* ---- resources ---- */
 
 /* Where units are known. */
-static double unit_takes(const struct play *p, const struct node *n, int unit, enum echi_pass pass) {
+static double unit_takes(const struct echi_play *p, const struct node *n, int unit, enum echi_pass pass) {
     return n->a_share[unit >= (int)p->load->layers] * n->share[unit].of[pass];
 }
 
 /* Until a compute thread with a worker's task comes to the end of a unit of it. */
-static double unit_left(const struct play *p, const struct node *n, double at) {
+static double unit_left(const struct echi_play *p, const struct node *n, double at) {
     const double done = at - n->begun - (n->stolen - n->stolen_begun);
     double end = 0;
     if (!n->busy || done <= 0) return 0;
@@ -187,7 +99,7 @@ static double unit_left(const struct play *p, const struct node *n, double at) {
 }
 
 /* Work of the head or of an owner: it waits for what is as urgent, and for the end of a unit. Returns when it is done. */
-static double urgent(const struct play *p, struct node *n, double at, double seconds) {
+static double urgent(const struct echi_play *p, struct node *n, double at, double seconds) {
     if (at > n->urgent_until) n->urgent_until = at + unit_left(p, n, at);
     n->urgent_until += seconds;
     n->stolen += seconds;
@@ -202,28 +114,10 @@ static double beside(struct node *n, double at, double seconds) {
     return n->beside_until;
 }
 
-/* When so many bytes are there: out through one link, behind what left before; in through the other, which takes them as they come. */
-static double carry(struct play *p, int from, int to, double bytes, double at) {
-    if (from == to) return at;
-    const struct echi_times *f = &p->times[from], *t = &p->times[to];
-    const double delay = f->delay + t->delay, slow_out = f->link.out.rate > 0 ? bytes / f->link.out.rate : 0;
-    const double in = t->link.in.rate, slow_in = in > 0 ? bytes / in : 0;
-    struct node *a = &p->node[from], *b = &p->node[to];
-    const bool first = bytes <= CONTROL;   /* before all that has a payload */
-    const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;
-    if (!first) a->out_until = left;
-    const double buffer = in > 0 ? ECHI_COST_BUFFER / in : 0;   /* what is urgent passes what a switch does not hold */
-    double begins = comes > b->in_until ? comes : b->in_until;
-    b->in_until = begins + slow_in;
-    if (first && begins > comes + buffer) begins = comes + buffer;
-    const double there = begins + slow_in;
-    return there > left + delay ? there : left + delay;
-}
-
 /* ---- worker ---- */
 
 /* The lane's worker: backward before forward. */
-static void work(struct play *p, int r) {
+static void work(struct echi_play *p, int r) {
     struct node *n = &p->node[r];
     struct worker *w = &p->worker[r];
     if (n->busy) return;
@@ -240,21 +134,25 @@ static void work(struct play *p, int r) {
     const double seconds = s->factor * (forward ? n->forward : n->backward);
     n->task = !p->plan->separated ? STEP : forward ? FORWARD : BACKWARD;
     n->longer = n->units_take[n->task] > 0 ? seconds / n->units_take[n->task] : 0;
-    tell(p, n->begun + seconds, forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
+    const double end = n->begun + seconds;
+    n->head_before = n->stolen;
+    if (n->task == STEP && p->load->head > 0 && p->plan->owner_of[p->plan->group_of[r]] != r)
+        echi_predict_tell(p, end - s->factor * n->backward, HEAD_LEAVES, r, at);
+    echi_predict_tell(p, end, forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
 }
 
 /* Urgent work came in between: the task ends so much later. */
-static bool put_off(struct play *p, const struct event *e) {
+static bool put_off(struct echi_play *p, const struct event *e) {
     struct node *n = &p->node[e->who];
     const double late = n->stolen - n->stolen_before;
     n->busy = late > 0;
     if (!n->busy) return false;
     n->stolen_before = n->stolen;
-    tell(p, p->now + late, (enum what)e->what, e->who, e->strand);
+    echi_predict_tell(p, p->now + late, (enum echi_play_what)e->what, e->who, e->strand);
     return true;
 }
 
-static void begin(struct play *p, int r, int strand) {
+static void begin(struct echi_play *p, int r, int strand) {
     struct worker *w = &p->worker[r];
     w->strand[strand].wants = WANTS_LEASE;
     if (!p->policy->rounds && w->leases == 0) return;
@@ -264,7 +162,7 @@ static void begin(struct play *p, int r, int strand) {
     work(p, r);
 }
 
-static void lease_in(struct play *p, int r) {
+static void lease_in(struct echi_play *p, int r) {
     struct worker *w = &p->worker[r];
     w->leases++;
     for (int s = 0; s < p->plan->strands; s++)
@@ -274,7 +172,7 @@ static void lease_in(struct play *p, int r) {
 /* ---- head ---- */
 
 /* One visit takes all rows that wait, up to as many as a head merges. Under BSP the update comes once a round, and is left out. */
-static void visit(struct play *p) {
+static void visit(struct echi_play *p) {
     const int h = p->plan->head;
     uint32_t rows = 0;
     for (p->visiting = 0; p->visiting < p->queued; p->visiting++) {
@@ -285,15 +183,16 @@ static void visit(struct play *p) {
     const struct echi_times *t = &p->times[h];
     const double answered = urgent(p, &p->node[h], p->now,
                                    echi_times_head(t, rows) + p->visiting * 2 * p->node[h].message + rows * p->node[h].row);
-    tell(p, answered, HEAD_ANSWERS, h, 0);
-    tell(p, p->policy->rounds ? answered : urgent(p, &p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
+    echi_predict_tell(p, answered, HEAD_ANSWERS, h, 0);
+    echi_predict_tell(p, p->policy->rounds ? answered : urgent(p, &p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
     p->head_busy = true;
 }
 
-static void answer(struct play *p) {
+static void answer(struct echi_play *p) {
     for (int i = 0; i < p->visiting; i++) {
         const int r = p->queue[i].who;
-        tell(p, carry(p, p->plan->head, r, (double)p->plan->n[r] * p->load->row_grad, p->now), ANSWER_IN, r, p->queue[i].strand);
+        echi_predict_carry(p, p->plan->head, r, (double)p->plan->n[r] * p->load->row_grad,
+                           &(struct echi_play_note){ANSWER_IN, r, p->queue[i].strand, 0, 0, 0});
     }
     p->queued -= p->visiting;
     memmove(&p->queue[0], &p->queue[p->visiting], (size_t)p->queued * sizeof p->queue[0]);
@@ -306,41 +205,52 @@ static double messages(uint64_t bytes, uint32_t layers) {
     const double many = (double)(bytes / ECHI_WORTH_A_WAKE);
     return bytes == 0 ? 0 : many < 1 ? 1 : many > layers ? layers : many;
 }
-static double head_messages(const struct play *p) { return p->plan->separated ? 0 : messages(p->load->head, p->load->head_layers); }
-static double all_messages(const struct play *p) { return messages(p->load->trunk, p->load->layers) + head_messages(p); }
-static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
+static double head_messages(const struct echi_play *p) { return p->plan->separated ? 0 : messages(p->load->head, p->load->head_layers); }
+static double all_messages(const struct echi_play *p) { return messages(p->load->trunk, p->load->layers) + head_messages(p); }
+static double travels(const struct echi_play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
 
 /* An owner's node copies so much of a push out of its socket, from another node. */
-static double taking_in(const struct play *p, int r, double bytes, double messages) {
+static double taking_in(const struct echi_play *p, int r, double bytes, double messages) {
     const int g = p->plan->group_of[r];
     const struct node *n = &p->node[p->plan->owner_of[g]];
     return COPY * p->gradients[g].part * n->exchange * (travels(p) > 0 ? bytes / travels(p) : 1) + messages * n->message;
 }
 
-/* With nothing apart the layers behind the cut have left when those before it are computed backward, and on a link that is fast have
- * come as well. */
-static void push(struct play *p, int r, int strand) {
-    const int o = p->plan->owner_of[p->plan->group_of[r]];
-    struct strand *s = &p->worker[r].strand[strand];
-    const double early = s->factor * p->node[r].backward, part = p->gradients[p->plan->group_of[r]].part;
-    s->head_in = false;
-    if (!p->plan->separated && p->load->head > 0) {
-        const double there = carry(p, r, o, part * p->load->head, p->now - early);
-        s->head_in = o != r && there <= p->now;
-        if (s->head_in) urgent(p, &p->node[o], there, taking_in(p, r, p->load->head, head_messages(p)));
+/* With nothing apart the layers behind the cut leave while those before it are computed backward. */
+static void push_head(struct echi_play *p, const struct event *e) {
+    struct node *n = &p->node[e->who];
+    const int r = e->who, g = p->plan->group_of[r];
+    const double late = n->stolen - n->head_before;
+    if (late > 0) {   /* urgent work came in between */
+        n->head_before = n->stolen;
+        return echi_predict_tell(p, p->now + late, HEAD_LEAVES, r, e->strand);
     }
-    tell(p, carry(p, r, o, part * p->load->trunk, p->now), PUSH_IN, r, strand);
+    p->worker[r].strand[e->strand].head_out = true;
+    echi_predict_carry(p, r, p->plan->owner_of[g], p->gradients[g].part * p->load->head,
+                       &(struct echi_play_note){HEAD_IN, r, e->strand, 0, 0, 0});
+}
+
+static void push(struct echi_play *p, int r, int strand) {
+    const int g = p->plan->group_of[r];
+    echi_predict_carry(p, r, p->plan->owner_of[g], p->gradients[g].part * p->load->trunk,
+                       &(struct echi_play_note){PUSH_IN, r, strand, 0, 0, 0});
 }
 
 /* An owner's sends at once: the others wait, and get what is the newest then. */
 #define SENDS ECHI_ANSWERS
 
-static bool held_back(const struct play *p, int r) {
+static bool held_back(const struct echi_play *p, int r) {
     const struct group *a = &p->group[p->plan->group_of[r]];
     return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
 }
 
-static void send_weights(struct play *p, int r, int strand) {
+static void weights_leave(struct echi_play *p, int r, int strand, enum echi_play_what sent) {
+    const int g = p->plan->group_of[r];
+    echi_predict_carry(p, p->plan->owner_of[g], r, p->states.part * travels(p),
+                       &(struct echi_play_note){WEIGHTS_IN, r, strand, sent, g, 0});
+}
+
+static void send_weights(struct echi_play *p, int r, int strand) {
     const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
     p->worker[r].owed[strand] = false;
     p->group[g].owed--;
@@ -348,16 +258,15 @@ static void send_weights(struct play *p, int r, int strand) {
     struct node *n = &p->node[o];
     const double work = o == r ? p->own.write * n->apply : p->states.write * n->apply + COPY * p->states.part * n->exchange + n->message;
     const double ready = o != r || work > 0 ? urgent(p, n, p->now, work) : p->now;
-    const double there = carry(p, o, r, p->states.part * travels(p), ready);
-    tell(p, there, WEIGHTS_IN, r, strand);
-    const double gone = n->out_until > ready ? n->out_until : ready;
-    if (o == r || gone <= p->now) return;
+    if (o == r) return echi_predict_tell(p, ready, WEIGHTS_IN, r, strand);
+    if (ready <= p->now && p->times[o].link.out.rate <= 0) return weights_leave(p, r, strand, ECHI_PLAY_NOTHING);   /* at once */
     p->group[g].sending++;
-    tell(p, gone, SENT, g, 0);
+    if (ready > p->now) echi_predict_tell(p, ready, WEIGHTS_READY, r, strand);
+    else weights_leave(p, r, strand, SENT);
 }
 
 /* What is owed, rank by rank, while there are places for sends, to those whom the bound does not hold back. */
-static void answer_owed(struct play *p, int g) {
+static void answer_owed(struct echi_play *p, int g) {
     struct group *a = &p->group[g];
     const int count = a->workers, first = a->turn;
     for (int i = 0; i < count && a->owed > 0 && a->sending < SENDS; i++) {
@@ -370,12 +279,12 @@ static void answer_owed(struct play *p, int g) {
     }
 }
 
-static void reply(struct play *p, int r, int strand) {
+static void reply(struct echi_play *p, int r, int strand) {
     p->worker[r].owed[strand] = true;
     p->group[p->plan->group_of[r]].owed++;
 }
 
-static void count(struct play *p, int r) {
+static void count(struct echi_play *p, int r) {
     struct worker *w = &p->worker[r];
     w->applied++;
     p->pushes++;
@@ -386,7 +295,7 @@ static void count(struct play *p, int r) {
 }
 
 /* R (PROTOCOL.md, "States"): it applies nothing until the others have more of what it did. */
-static bool too_far_ahead(const struct play *p, int g) {
+static bool too_far_ahead(const struct echi_play *p, int g) {
     for (int h = 0; h < p->plan->n_groups; h++)
         if (h != g && p->group[h].workers > 0 &&
             p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round)
@@ -394,28 +303,31 @@ static bool too_far_ahead(const struct play *p, int g) {
     return false;
 }
 
+static void state_leaves(struct echi_play *p, int g, int h) {
+    echi_predict_carry(p, p->plan->owner_of[g], p->plan->owner_of[h], p->states.part * travels(p),
+                       &(struct echi_play_note){STATE_IN, g, h, STATE_OUT, g, 1});
+}
+
 /* A state leaves when its owner's link has nothing else to carry, and when the one before it has come where it is to go. */
-static void send_states(struct play *p, int g) {
+static void send_states(struct echi_play *p, int g) {
     struct group *a = &p->group[g];
     const int o = p->plan->owner_of[g];
     if (a->sends == 0 || a->state_out) return;
-    if (p->node[o].out_until > p->now) {
-        a->state_out = true;
-        return tell(p, p->node[o].out_until, STATE_OUT, g, 0);
-    }
+    a->waits = a->state_out = echi_predict_link_busy(p, o);
+    if (a->waits) return;
     for (int h = 0; h < p->plan->n_groups; h++) {
         if (!a->due[h] || a->carried[h] > 0) continue;
         a->due[h] = false;
         a->carried[h] = a->sent;
-        const double ready = urgent(p, &p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->node[o].message);
-        tell(p, carry(p, o, p->plan->owner_of[h], p->states.part * travels(p), ready), STATE_IN, g, h);
         a->state_out = true;
-        return tell(p, p->node[o].out_until > p->now ? p->node[o].out_until : p->now, STATE_OUT, g, 1);
+        echi_predict_tell(p, urgent(p, &p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->node[o].message),
+                          STATE_READY, g, h);
+        return;
     }
 }
 
 /* Its state to the other owners, once as many pushes as it has workers are in and the last is out (PROTOCOL.md, "States"). */
-static void exchange(struct play *p, int g) {
+static void exchange(struct echi_play *p, int g) {
     struct group *a = &p->group[g];
     if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send == 0 || (a->since_send < a->workers && !too_far_ahead(p, g))) return;
     a->since_send = 0;
@@ -430,33 +342,53 @@ static void exchange(struct play *p, int g) {
     send_states(p, g);
 }
 
+void echi_predict_idle(struct echi_play *p, int host) {
+    for (int g = 0; g < p->plan->n_groups; g++) {
+        if (!p->group[g].waits || p->plan->owner_of[g] != host) continue;
+        p->group[g].waits = false;
+        echi_predict_tell(p, p->now, STATE_OUT, g, 0);
+    }
+}
+
 /* The link is free: of a state that left it, if one did. */
-static void state_out(struct play *p, int g, bool left) {
+static void state_out(struct echi_play *p, int g, bool left) {
     p->group[g].state_out = false;
     if (left && --p->group[g].sends == 0) exchange(p, g);
     else send_states(p, g);
 }
 
 /* Taken in layer by layer, then applied, with several groups to the sum of w0 and all states; the coordinator is told. */
-static void push_in(struct play *p, int r, int strand) {
+static void push_in(struct echi_play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     struct node *n = &p->node[o];
     const struct coding *c = o == r ? &p->own : &p->gradients[p->plan->group_of[r]];
-    const bool head_in = p->worker[r].strand[strand].head_in;
-    const double left = travels(p) - (head_in ? p->load->head : 0), of = all_messages(p) - (head_in ? head_messages(p) : 0);
+    const double head = p->plan->separated ? 0 : p->load->head;   /* which was taken in before */
+    const double left = travels(p) - head, of = all_messages(p) - head_messages(p);
     const double copied = o == r ? n->message : taking_in(p, r, left, of + 1);
     const double here = copied + c->read * n->apply;
     if (p->policy->rounds) {
         urgent(p, n, p->now, here + (1 - COPY) * n->exchange);
         if (++p->round_in < p->group[0].workers) return;
-        tell(p, urgent(p, n, p->now, n->apply), APPLIED, r, strand);
+        echi_predict_tell(p, urgent(p, n, p->now, n->apply), APPLIED, r, strand);
     } else {
         const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->groups + 1) * n->apply : 0;
-        tell(p, urgent(p, n, p->now, here + n->apply + sum), APPLIED, r, strand);
+        echi_predict_tell(p, urgent(p, n, p->now, here + n->apply + sum), APPLIED, r, strand);
     }
 }
 
-static void round_applied(struct play *p) {
+/* A part of a push: behind the cut, or before it. */
+static void part_in(struct echi_play *p, int r, int strand, bool head) {
+    struct strand *s = &p->worker[r].strand[strand];
+    const int o = p->plan->owner_of[p->plan->group_of[r]];
+    if (head) urgent(p, &p->node[o], p->now, taking_in(p, r, p->load->head, head_messages(p)));
+    if (head) s->head_out = false;
+    else s->trunk_in = true;
+    if (s->head_out || !s->trunk_in) return;
+    s->trunk_in = false;
+    push_in(p, r, strand);
+}
+
+static void round_applied(struct echi_play *p) {
     p->round_in = 0;
     for (int r = 0; r < p->plan->world; r++) {
         if (p->plan->group_of[r] == ECHI_NONE) continue;
@@ -466,7 +398,7 @@ static void round_applied(struct play *p) {
     answer_owed(p, 0);
 }
 
-static void recount(struct play *p, int g) {
+static void recount(struct echi_play *p, int g) {
     struct group *a = &p->group[g];
     a->least = UINT32_MAX;
     a->at_least = 0;
@@ -479,11 +411,11 @@ static void recount(struct play *p, int g) {
 }
 
 /* Its owner's word that a push is in goes to the coordinator, which deals its worker another lease. */
-static void word_in(struct play *p, int r) {
-    tell(p, carry(p, 0, r, CONTROL, beside(&p->node[0], p->now, 2 * p->node[0].message)), LEASE_IN, r, 0);
+static void word_in(struct echi_play *p, int r) {
+    echi_predict_word(p, 0, r, beside(&p->node[0], p->now, 2 * p->node[0].message), LEASE_IN, r);
 }
 
-static void applied(struct play *p, int r, int strand) {
+static void applied(struct echi_play *p, int r, int strand) {
     const int g = p->plan->group_of[r];
     struct group *a = &p->group[g];
     struct worker *w = &p->worker[r];
@@ -501,12 +433,12 @@ static void applied(struct play *p, int r, int strand) {
     count(p, r);
     if (w->applied == a->least + 1 && --a->at_least == 0) recount(p, g);
     reply(p, r, strand);
-    tell(p, carry(p, p->plan->owner_of[g], 0, CONTROL, p->now), WORD_IN, r, 0);
+    echi_predict_word(p, p->plan->owner_of[g], 0, p->now, WORD_IN, r);
     answer_owed(p, g);
     exchange(p, g);
 }
 
-static void state_in(struct play *p, int from, int to) {
+static void state_in(struct echi_play *p, int from, int to) {
     const int o = p->plan->owner_of[to];
     struct group *b = &p->group[to];
     struct node *n = &p->node[o];
@@ -532,12 +464,13 @@ static void state_in(struct play *p, int from, int to) {
 
 /* ---- the play ---- */
 
-static void happens(struct play *p, const struct event *e) {
+static void happens(struct echi_play *p, const struct event *e) {
     const int r = e->who;
-    switch ((enum what)e->what) {
+    switch ((enum echi_play_what)e->what) {
     case FORWARD_DONE:
         if (put_off(p, e)) return;
-        tell(p, carry(p, r, p->plan->head, (double)p->plan->n[r] * p->load->row, p->now), ROWS_IN, r, e->strand);
+        echi_predict_carry(p, r, p->plan->head, (double)p->plan->n[r] * p->load->row,
+                           &(struct echi_play_note){ROWS_IN, r, e->strand, 0, 0, 0});
         return work(p, r);
     case ROWS_IN:
         p->queue[p->queued++] = (struct step){e->who, e->strand};
@@ -555,7 +488,9 @@ static void happens(struct play *p, const struct event *e) {
         if (put_off(p, e)) return;
         push(p, r, e->strand);
         return work(p, r);
-    case PUSH_IN: return push_in(p, r, e->strand);
+    case HEAD_LEAVES: return push_head(p, e);
+    case HEAD_IN: return part_in(p, r, e->strand, true);
+    case PUSH_IN: return part_in(p, r, e->strand, false);
     case APPLIED:
         if (p->policy->rounds) round_applied(p);
         else if (too_far_ahead(p, p->plan->group_of[r])) p->stuck[p->n_stuck++] = (struct step){e->who, e->strand};
@@ -564,16 +499,19 @@ static void happens(struct play *p, const struct event *e) {
     case SENT:
         p->group[r].sending--;
         return answer_owed(p, r);
+    case WEIGHTS_READY: return weights_leave(p, r, e->strand, SENT);
+    case STATE_READY: return state_leaves(p, r, e->strand);
     case WORD_IN: return word_in(p, r);
     case LEASE_IN: return lease_in(p, r);
     case WEIGHTS_IN: return begin(p, r, e->strand);
     case STATE_OUT: return state_out(p, r, e->strand);
     case STATE_IN: return state_in(p, r, e->strand);
+    case ECHI_PLAY_NOTHING: return;
     }
 }
 
 /* The units of a worker's tasks, as they divide steps of about so many samples. */
-static void set_up_units(struct play *p, int r) {
+static void set_up_units(struct echi_play *p, int r) {
     const struct echi_times *t = &p->times[r];
     struct node *n = &p->node[r];
     const uint32_t samples = p->plan->n[r];
@@ -589,7 +527,7 @@ static void set_up_units(struct play *p, int r) {
 }
 
 /* What a worker's tasks take on its node, its messages and the bytes through its sockets included. */
-static void set_up(struct play *p, int r) {
+static void set_up(struct echi_play *p, int r) {
     const struct echi_plan *plan = p->plan;
     const struct echi_times *t = &p->times[r];
     struct node *n = &p->node[r];
@@ -622,7 +560,7 @@ static struct coding coding_of(uint64_t count, uint32_t ratio) {
 }
 
 /* What a codec makes of what travels, a complete state in 32 counted in. */
-static void set_up_codec(struct play *p) {
+static void set_up_codec(struct echi_play *p) {
     const uint64_t count = (uint64_t)travels(p) / 4;
     const bool dense = p->plan->codec == ECHI_CODEC_DENSE || count == 0;
     const struct coding all = dense ? (struct coding){1, 0, 0} : coding_of(count, ECHI_RATIO_ONE);
@@ -634,7 +572,7 @@ static void set_up_codec(struct play *p) {
     p->states.part += (all.part - some.part) / ECHI_WHOLE_EVERY;
 }
 
-static void set_up_groups(struct play *p) {
+static void set_up_groups(struct echi_play *p) {
     int n = 0;
     for (int g = 0; g < p->plan->n_groups; g++) {
         p->group[g].first = n;
@@ -645,7 +583,7 @@ static void set_up_groups(struct play *p) {
     }
 }
 
-static bool enough(const struct play *p, uint64_t wanted) {
+static bool enough(const struct echi_play *p, uint64_t wanted) {
     if (p->pushes < wanted) return false;
     if (p->pushes >= PATIENCE * wanted) return true;
     for (int r = 0; r < p->plan->world; r++)
@@ -655,9 +593,9 @@ static bool enough(const struct play *p, uint64_t wanted) {
 
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                   uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
-    _Static_assert(sizeof(struct play) <= sizeof(struct echi_predict_work) && _Alignof(struct play) <= _Alignof(struct echi_predict_work),
+    _Static_assert(sizeof(struct echi_play) <= sizeof *work && _Alignof(struct echi_play) <= _Alignof(struct echi_predict_work),
                    "a play fits into what callers keep for it");
-    struct play *p = (struct play *)(void *)work;
+    struct echi_play *p = (struct echi_play *)(void *)work;
     memset(p, 0, sizeof *p);
     p->plan = plan;
     p->times = times;
@@ -667,6 +605,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p->units = (int)(load->layers + (plan->separated ? 0 : load->head_layers));
     set_up_codec(p);
     set_up_groups(p);
+    echi_predict_links(p);
     bool random = false;
     uint64_t workers = 0;
     for (int r = 0; r < plan->world; r++) {
@@ -684,7 +623,11 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p->warm = wanted / 4;
     for (int r = 0; r < plan->world; r++)
         for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(p, r, s);
-    while (p->n_events > 0 && !enough(p, wanted)) {
+    while ((p->n_events > 0 || p->n_due > 0) && !enough(p, wanted)) {
+        if (p->n_events == 0 || (p->n_due > 0 && p->due[0].at < p->heap[0].at)) {
+            echi_predict_link(p);
+            continue;
+        }
         const struct event e = next(p);
         p->now = e.at;
         happens(p, &e);

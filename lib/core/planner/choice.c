@@ -256,6 +256,44 @@ static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_
     }
 }
 
+/* Marks the slower half of the nodes that are there as absent, by a step and its messages. Returns how many are left. */
+static int leave_half_out(struct echi_wishes *w, const struct echi_times *times) {
+    int here = 0;
+    for (int r = 0; r < w->world; r++) here += !w->absent[r];
+    const int left = here - here / 2;
+    for (; here > left; here--) {
+        int slowest = -1;
+        double most = 0;
+        for (int r = 0; r < w->world; r++) {
+            const double seconds = w->absent[r] ? -1 : slowness(&times[r], echi_wishes_round(w) / (uint32_t)left, &w->load, 0);
+            if (!(seconds > most)) continue;
+            most = seconds;
+            slowest = r;
+        }
+        if (slowest < 0) break;
+        w->absent[slowest] = true;
+    }
+    return here;
+}
+
+/* Of rounds in which many send the whole model, no single node is worth leaving out, and half of them are: sixteen nodes of speeds 1 to 8,
+ * 2.8 MB, 1 Gb/s: 739 images/s predicted with all, 997 with eight, 1,661 with four, 2,953 with two. */
+static void leave_halves_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+                             struct echi_choice *out) {
+    struct echi_wishes half = *w;
+    half.batch = echi_wishes_round(w);
+    while (leave_half_out(&half, times) >= 2) {
+        struct echi_choice fewer;
+        char text[2];
+        if (choose(&half, times, work, &fewer, &work->without, text, sizeof text) != ECH_OK) return;
+        if (fewer.candidate[0].score < out->candidate[0].score * USELESS) return;
+        fewer.left_out = true;
+        *out = fewer;
+        *w = half;
+        work->in_step = work->without;
+    }
+}
+
 /* A round waits for all nodes and all links, so rounds gain the most where nodes are left out: with fewer they may be better than what was
  * better than they with all. ResNet-18, a quarter of its width, on `strong`: 1,230 images/s predicted in step with all, 2,090 with four. */
 static void try_in_step(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
@@ -267,6 +305,7 @@ static void try_in_step(const struct echi_wishes *wishes, const struct echi_time
     w.groups = 0;
     w.samples_per_step = 0;
     if (choose(&w, times, work, &in_step, &work->in_step, text, cap) != ECH_OK) return;
+    leave_halves_out(&w, times, work, &in_step);
     leave_out(&w, times, work, true, &work->in_step, &in_step);
     if (in_step.candidate[0].score < out->candidate[out->taken].score * CLEARLY) return;
     out->candidate[0] = in_step.candidate[0];   /* bsp is the first of those that are compared */
@@ -283,7 +322,7 @@ ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_
     const ech_status status = choose(&w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
     leave_out(&w, times, work, w.choose, plan, out);
-    if (w.choose && plan->sync != ECHI_SYNC_BSP) try_in_step(wishes, times, work, plan, out, text, cap);
+    if (w.choose && w.world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
     return ECH_OK;
 }
 

@@ -23,9 +23,10 @@ struct echi_candidate {
 struct echi_choice {
     struct echi_candidate candidate[ECHI_CANDIDATES_MAX];
     int count, taken;                     /* candidates that were compared (1: the policy was given), and which of them the plan is */
-    int useless;                          /* a rank without which the others would be faster; -1: none */
+    int useless;                          /* a rank without which the others would be faster; -1: none by itself */
     double gain;                          /* by so much, with a plan made anew as a whole: 0.12 is 12 % more samples a second */
-    bool left_out;                        /* the plan does without its worker (only where the policy is the planner's choice) */
+    bool left_out;                        /* the plan does without its worker, or without several workers of which none is `useless`
+                                             by itself (only where the policy is the planner's choice) */
 };
 
 /* The workspace of a choice: plans have room for every rank, and a thread's stack has none for several of them. As with a prediction's, a
