@@ -259,6 +259,9 @@ struct ech_config {
     /* Seconds, about, for which this node measures its steps before the run, 0.001 to 60 (default 0.4). Shorter: the run begins sooner and
      * the plan goes by noisier times. Longer: where a control group deals the processor out in periods of more than 100 ms. */
     double measure;
+    /* sync bsp: nodes that own the parameters together, each some parts: "auto" (default; one has all), a number of nodes (the fastest), or
+     * two or more ranks, "0,2,3". Only rank 0 reads it. */
+    char shards[256];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))
@@ -288,6 +291,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_LIVE_MAX 64      /* nodes of a run on machines: every node keeps a connection to every other */
 #define ECH_KINDS_MAX 72     /* 64 kinds of message, net's own frames, and the end of the list */
 #define ECH_GROUPS_MAX 8
+#define ECH_SHARDS_MAX 64
 #define ECH_STALENESS_BINS 13
 
 /* One direction of a node's link, megabits a second; all measurements lie between the last two. 0: not known. */
@@ -347,6 +351,7 @@ struct ech_report {
     /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
      * batch above are those at the end. */
     uint64_t regroups, resizes;
+    int n_shards, shard_owner[ECH_SHARDS_MAX];   /* ranks that own the parameters together, owner_of[0] first; 0: owner_of has all */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -40,6 +40,9 @@ ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *pl
 size_t echi_job_norm_bytes(const struct echi_job *job);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
+/* The same in pieces, ascending: of a rank that owns a shard the parts of it, neighbours as one; else the whole. Returns how many. */
+struct echi_range { size_t at, count; };
+int echi_job_ranges(const struct echi_job *job, const struct echi_plan *plan, int rank, bool head, struct echi_range out[ECHI_PARTS_MAX]);
 /* What an optimiser remembers of those floats lies together in its slot, so that one message carries it: of Adam what the gradients in it
  * weigh (struct echi_adam_weights), the first moments, then the second; else velocities alone. Places in bytes, in floats where it says. */
 struct echi_memory {
@@ -57,6 +60,10 @@ void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* Is there the layer, or the part, that a message of such a kind names? The extent of none but those is known. */
 bool echi_job_knows(const struct echi_job *job, const struct echi_plan *plan, const struct echi_msg *m);
+/* Puts the payload of a PARAMS that came from an owner, a worker or the head where its extent says: of an owner of a shard what is of that
+ * shard alone, the rest is another's. */
+void echi_job_take_params(const struct echi_job *job, const struct echi_plan *plan, int from, const struct echi_msg *m, const void *payload,
+                          void *slot);
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,

@@ -64,7 +64,7 @@ static ech_status allocate(void *out_pointer, size_t count, size_t size, const c
 /* Does the worker of this node compute on its own node's weights, where they are? */
 static bool borrows_weights(const struct echi_exec *x, const struct echi_plan *p) {
     const int rank = x->setup->rank, group = p->group_of[rank];
-    return x->loans && group != ECHI_NONE && p->owner_of[group] == rank;
+    return x->loans && group != ECHI_NONE && echi_lends(p, rank, p->owner_of[group], ECHI_KIND_WEIGHTS);
 }
 
 /* Does a stack copy from here or to here? It takes the parameters that it computes with from the caller's memory, and leaves gradients
@@ -155,7 +155,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
 }
 
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err) {
-    const bool lent = x->loans && rank == x->setup->rank;
+    const bool lent = x->loans && echi_lends(&x->setup->plan, rank, x->setup->rank, ECHI_KIND_PUSH);
     return lent ? ECH_OK : echi_exec_slots(x, ECHI_SLOT_OWNER_GRADS, rank, 1, bytes, err);
 }
 
@@ -236,8 +236,8 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     const size_t all = x->job->n_params * sizeof(echi_real);
     x->setup = setup;
     if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, setup->rank), all, err));
-    for (int g = 0; g < p->n_groups; g++)
-        if (p->owner_of[g] == setup->rank) ECHI_TRY(setup_owner(x, p, g, all, err));
+    const int owned = echi_plan_group_owned(p, setup->rank);
+    if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
     if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
     if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
     if (setup->rank != 0) return ECH_OK;
@@ -484,14 +484,16 @@ void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add) {
 
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
-    size_t at, count;
-    echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
+    struct echi_range range[ECHI_PARTS_MAX];
+    const int ranges = echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
-    if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
+    for (int i = 0; i < ranges && !task->first; i++)
+        ECHI_TRY(echi_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
+    if (!task->first) return ECH_OK;
     if (of_head)   /* a stack leaves its gradients in that very buffer */
-        memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + at, (echi_real *)echi_buffer_host(slot(x, task->grads)) + at,
-               count * sizeof(echi_real));
+        memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + range[0].at,
+               (echi_real *)echi_buffer_host(slot(x, task->grads)) + range[0].at, range[0].count * sizeof(echi_real));
     else
         echi_exec_set_sum(x, task);
     return ECH_OK;
@@ -567,18 +569,25 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     echi_job_memory(x->job, p, own ? p->optimizer : echi_plan_owner_optimizer(p), of_head, &m);
     const struct echi_step how = step_of(x, task, memory, m.at);
     const struct echi_step average = {.lr = outer ? 1 : (echi_real)ECHI_NORM_RATE};   /* running averages are followed, and not learned */
-    size_t at, count;
-    echi_job_range(x->job, p, of_head, &at, &count);
-    const size_t first = at, end = at + count;
-    for (int i = 0; i < x->job->n_layers; i++) {   /* each time what is learned up to a layer's running averages, then these */
-        const struct echi_param_layer *l = &x->job->layer[i];
-        const size_t averages = l->at + l->count - l->running;
-        if (l->running == 0 || averages < at || averages >= end) continue;
-        ECHI_TRY(descend(x, task, memory, &m, first, grads, at, averages - at, &how, err));
-        ECHI_TRY(descend(x, task, memory, &m, first, grads, averages, l->running, &average, err));
-        at = averages + l->running;
+    struct echi_range range[ECHI_PARTS_MAX];
+    size_t first, count;
+    echi_job_range(x->job, p, of_head, &first, &count);
+    const int ranges = own ? 1 : echi_job_ranges(x->job, p, x->setup->rank, of_head, range);
+    if (own) range[0] = (struct echi_range){first, count};
+    for (int r = 0; r < ranges; r++) {
+        size_t at = range[r].at;
+        const size_t end = at + range[r].count;
+        for (int i = 0; i < x->job->n_layers; i++) {   /* each time what is learned up to a layer's running averages, then these */
+            const struct echi_param_layer *l = &x->job->layer[i];
+            const size_t behind = l->at + l->count, averages = behind - l->running;
+            if (l->running == 0 || behind <= at || averages >= end) continue;
+            const size_t from = averages < at ? at : averages, to = behind < end ? behind : end;   /* a part may end among them */
+            ECHI_TRY(descend(x, task, memory, &m, first, grads, at, from - at, &how, err));
+            ECHI_TRY(descend(x, task, memory, &m, first, grads, from, to - from, &average, err));
+            at = to;
+        }
+        ECHI_TRY(descend(x, task, memory, &m, first, grads, at, end - at, &how, err));
     }
-    ECHI_TRY(descend(x, task, memory, &m, first, grads, at, end - at, &how, err));
     return task->state_out.kind == ECHI_SLOT_NONE ? ECH_OK : sum_states(x, task, task->state_out, err);
 }
 

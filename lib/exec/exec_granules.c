@@ -151,19 +151,21 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
 }
 
 static ech_status add(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
-    size_t at, count;
-    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
-    if (!task->first) return echi_exact_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
-    echi_exec_set_sum(x, task);
+    struct echi_range range[ECHI_PARTS_MAX];
+    const int ranges = echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, false, range);
+    for (int i = 0; i < ranges && !task->first; i++)
+        ECHI_TRY(echi_exact_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
+    if (task->first) echi_exec_set_sum(x, task);
     return ECH_OK;
 }
 
 /* The only rounding of a round's sum. */
 static ech_status apply(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *rounded, bool of_head,
                         struct ech_error *err) {
-    size_t at, count;
-    echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
-    ECHI_TRY(echi_exact_round(x->device, rounded, slot(x, task->grads), at, count, err));
+    struct echi_range range[ECHI_PARTS_MAX];
+    const int ranges = echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, of_head, range);
+    for (int i = 0; i < ranges; i++)
+        ECHI_TRY(echi_exact_round(x->device, rounded, slot(x, task->grads), range[i].at, range[i].count, err));
     return echi_exec_apply(x, task, rounded, of_head, err);
 }
 

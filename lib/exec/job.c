@@ -115,6 +115,47 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
     *count = head ? job->n_params - cut : cut;
 }
 
+int echi_job_ranges(const struct echi_job *job, const struct echi_plan *plan, int rank, bool head, struct echi_range out[ECHI_PARTS_MAX]) {
+    const int shard = echi_plan_shard_owned(plan, rank);
+    int count = 0;
+    echi_job_range(job, plan, head, &out[0].at, &out[0].count);
+    if (head || plan->shards == 0 || shard < 0) return 1;
+    const size_t cut = out[0].count;
+    for (int i = 0; i < plan->parts.count && plan->parts.part[i].at < cut; i++) {
+        const struct echi_part *p = &plan->parts.part[i];
+        if (p->shard != shard) continue;
+        if (count > 0 && out[count - 1].at + out[count - 1].count == p->at) out[count - 1].count += p->count;
+        else out[count++] = (struct echi_range){p->at, p->count};
+    }
+    return count;
+}
+
+void echi_job_take_params(const struct echi_job *job, const struct echi_plan *plan, int from, const struct echi_msg *m, const void *payload,
+                          void *slot) {
+    const bool head = m->from_role == ECHI_ROLE_HEAD;
+    struct echi_range range[ECHI_PARTS_MAX];
+    struct echi_memory memory;
+    size_t at, len, first, count;
+    echi_job_extent(job, plan, ECHI_KIND_PARAMS, m, head, &at, &len);
+    if (plan->shards == 0 || m->from_role != ECHI_ROLE_OWNER) {
+        memcpy((uint8_t *)slot + at, payload, len);
+        return;
+    }
+    const echi_real *from_at = (const echi_real *)payload;   /* the slot's float number at / sizeof */
+    echi_real *to = slot;
+    const size_t base = at / sizeof(echi_real);
+    const bool momentum = m->flag == ECHI_PARAMS_MOMENTUM;
+    echi_job_memory(job, plan, echi_plan_owner_optimizer(plan), head, &memory);
+    echi_job_range(job, plan, head, &first, &count);
+    const int ranges = echi_job_ranges(job, plan, from, head, range);
+    if (momentum) memcpy((uint8_t *)slot + at, payload, memory.first * sizeof(echi_real) - at);   /* the same in all shards */
+    for (int i = 0; i < ranges; i++) {
+        const size_t one = momentum ? memory.first + range[i].at - first : range[i].at, two = memory.second + range[i].at - first;
+        memcpy(to + one, from_at + (one - base), range[i].count * sizeof(echi_real));
+        if (momentum && memory.second != memory.first) memcpy(to + two, from_at + (two - base), range[i].count * sizeof(echi_real));
+    }
+}
+
 void echi_job_memory(const struct echi_job *job, const struct echi_plan *plan, int optimizer, bool head, struct echi_memory *out) {
     const bool adam = echi_optimizer_adam(optimizer);
     const size_t weights = adam ? sizeof(struct echi_adam_weights) : 0, moments = adam ? 2 : 1;

@@ -48,5 +48,9 @@ void echi_parts_sentence(const struct echi_parts *parts, const struct echi_part_
         snprintf(text, cap, "part %d has layers %d to %d, but the head's layers begin with %" PRId64 ": part them there", i, p->first,
                  p->last, f->x);
         break;
+    case ECHI_PART_SHARD_OF_HEAD:
+        snprintf(text, cap, "part %d is of shard %d, but the head, whose layers begin with %" PRId64 ", has no shards: give it shard 0", i,
+                 p->shard, f->x);
+        break;
     }
 }

@@ -43,6 +43,7 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status augment_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
+static ech_status shards_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status precision_fits(const struct ech_config *config, struct ech_error *err);
@@ -171,7 +172,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(launcher, "launcher", "WHEN", "auto", TEXT, 0, 0, no_word, launcher_fits,                                                \
       "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")       \
     X(measure, "measure", "SECONDS", "0.4", REAL, 0.001, 60, no_word, NULL,                                                    \
-      "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")
+      "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")               \
+    X(shards, "shards", "N|RANKS", "auto", TEXT, 0, 0, no_word, shards_fit,                                                    \
+      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: one owns all")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -190,7 +193,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, measure) + sizeof ((struct ech_config *)0)->measure == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, shards) + sizeof ((struct ech_config *)0)->shards == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 
@@ -427,6 +430,33 @@ int echi_share_list(const char *text, long *out_sum) {
         if (!*at) return n;
         if (*at != ',') return 0;
     }
+}
+
+int echi_shard_list(const char *text, long out_number[ECHI_SHARDS_MAX]) {
+    int n = 0;
+    if (strcmp(text, "auto") == 0) return 0;
+    for (const char *at = text;; at++) {
+        const size_t digits = strspn(at, "0123456789");
+        if (digits == 0 || digits > 4 || n == ECHI_SHARDS_MAX) return -1;
+        out_number[n++] = strtol(at, NULL, 10);
+        at += digits;
+        if (!*at) return n;
+        if (*at != ',') return -1;
+    }
+}
+
+static ech_status shards_fit(const struct ech_config *config, struct ech_error *err) {
+    long number[ECHI_SHARDS_MAX];
+    const int n = echi_shard_list(config->shards, number);
+    if (n < 0 || (n == 1 && number[0] < 1))
+        return echi_refuse(err,
+                           "option shards is '%.80s': give a number of nodes, from 1 to %d, a list of their ranks, as in 0,2,3, or auto",
+                           config->shards, ECHI_SHARDS_MAX);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (number[i] == number[k])
+                return echi_refuse(err, "option shards is '%.80s', which names rank %ld twice", config->shards, number[i]);
+    return ECH_OK;
 }
 
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err) {

@@ -7,6 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Shards are bsp's, and their owners nodes of the run. */
+static ech_status shard_list_fits(const struct ech_config *config, struct ech_error *err) {
+    long number[ECHI_SHARDS_MAX];
+    const int n = echi_shard_list(config->shards, number);
+    if (n == 0 || (n == 1 && number[0] == 1)) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return echi_refuse(err, "option shards is '%.80s', but sync is %s: several nodes own the parameters of one group under bsp only",
+                           config->shards, config->sync);
+    if (strcmp(config->codec, "dense") != 0)
+        return echi_refuse(err, "option shards is '%.80s', but codec is %s: give codec dense, or leave shards out", config->shards,
+                           config->codec);
+    if (n == 1 && number[0] > config->world)
+        return echi_refuse(err, "option shards is %ld for %d nodes: give at most one a node, or auto", number[0], config->world);
+    for (int i = 0; i < n && n > 1; i++)
+        if (number[i] >= config->world)
+            return echi_refuse(err, "option shards names rank %ld, but the run has %d nodes, ranks 0 to %d", number[i], config->world,
+                               config->world - 1);
+    return ECH_OK;
+}
+
 /* A list of shares is bsp's, has a number for each rank, one of them not 0, and sums to B. */
 static ech_status share_list_fits(const struct ech_config *config, struct ech_error *err) {
     long sum;
@@ -173,6 +193,7 @@ static ech_status check_whole(const struct ech_config *config, struct ech_error 
         return echi_refuse(err, "option %s is given, but checkpoint is missing: give the folder for the checkpoints",
                            config->every != usual.every ? "every" : "keep");
     ECHI_TRY(share_list_fits(config, err));
+    ECHI_TRY(shard_list_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
     ECHI_TRY(sync_norm_fits(config, err));
     return outputs_differ(config, err);

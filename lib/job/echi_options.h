@@ -9,6 +9,8 @@
 /* The config of a caller whose header may be older or newer, as this version's. ECH_E_ARGUMENT: it sets what this version does not know. */
 ech_status echi_config_whole(const struct ech_config *config, struct ech_config *out, struct ech_error *err);
 enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --isa, checked, as a level of this processor */
+/* Numbers behind commas, at most ECHI_SHARDS_MAX below 10,000: how many; 0: "auto"; -1: it is no such list. */
+int echi_shard_list(const char *text, long out_number[ECHI_SHARDS_MAX]);
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
 /* With --plan, *out_plan becomes that plan, checked against this run, and out_link[0 .. ECHI_WORLD_MAX) (NULL: nobody asks) what its file

@@ -24,8 +24,10 @@
  *     codec topk:paper                        (or dense; the next two only with topk)
  *     state_ratio 80000                       (of weights and states, in millionths)
  *     base 0 250000                           (of a group; what it means is the policy's: lib/core/cost/ratio.c)
+ *     shards 0,2,3                            (bsp: who own the parts together, the group's owner first; without it there is one owner)
  *     part 0 at 0 count 61706 layers 0-4 codec dense tolerance 0
- *                                             (a range of parameters, of these layers; in order. Without such lines: the default)
+ *                                             (a range of parameters, of these layers; in order; behind the tolerance `shard 2`, which
+ *                                             counts in the list above, or shard 0. Without such lines: the default)
  *     link 0 out 941 lowest 930 highest 943 in 940 lowest 935 highest 942
  *                                             (what a rank's link carries each way, in Mb/s, and between what all measurements lie;
  *                                             a rate without its lowest and highest is certain. One for each rank, and links are not
@@ -38,6 +40,7 @@
 #include "echi_ratio.h"
 #include "echi_error.h"
 #include "echi_number.h"
+#include "echi_options.h"
 #include "echi_os.h"
 
 #include <inttypes.h>
@@ -94,10 +97,13 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
         PRINT("codec topk:%s\nstate_ratio %u\n", echi_ratios_name((enum echi_ratios)p->ratios), p->state_ratio);
         for (int g = 0; g < p->n_groups; g++) PRINT("base %d %u\n", g, p->base[g]);
     }
+    for (int k = 0; k < p->shards; k++) PRINT("%s%d%s", k ? "," : "shards ", p->shard_owner[k], k + 1 < p->shards ? "" : "\n");
     for (int i = 0; i < p->parts.count; i++) {
         const struct echi_part *part = &p->parts.part[i];
-        PRINT("part %d at %" PRIu64 " count %u layers %d-%d codec %s tolerance %u\n", i, part->at, part->count, part->first, part->last,
+        PRINT("part %d at %" PRIu64 " count %u layers %d-%d codec %s tolerance %u", i, part->at, part->count, part->first, part->last,
               part->codec == ECHI_CODEC_TOPK ? "topk" : "dense", part->tolerance);
+        if (p->shards) PRINT(" shard %d", part->shard);
+        PRINT("\n");
     }
     for (int r = 0; all_known(times, p->world) && r < p->world; r++) {
         const struct echi_rate *out = &times[r].link.out, *in = &times[r].link.in;
@@ -247,6 +253,12 @@ static ech_status read_part(struct reader *r, struct echi_plan *p) {
     part.codec = strcmp(word, "topk") == 0 ? ECHI_CODEC_TOPK : ECHI_CODEC_DENSE;
     ECHI_TRY(named(r, "tolerance", 0, UINT32_MAX, "a part's tolerance is a number of millionths", &v));
     part.tolerance = (uint32_t)v;
+    word = strtok_r(NULL, SPACE, &r->rest);
+    if (word && strcmp(word, "shard") != 0) return refuse(r, "behind a part's tolerance comes 'shard', or nothing", word);
+    if (word) {
+        ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_SHARDS_MAX - 1, "a part's shard is a number from 0 to 63", &v));
+        part.shard = (uint8_t)v;
+    }
     p->parts.part[p->parts.count++] = part;
     return ECH_OK;
 }
@@ -306,6 +318,15 @@ static ech_status check_links(const struct reader *r, const struct echi_plan *p)
                      "measured", r->path, without);
 }
 
+static ech_status read_shards(struct reader *r, const char *word, struct echi_plan *p) {
+    long number[ECHI_SHARDS_MAX];
+    const int n = word ? echi_shard_list(word, number) : -1;
+    if (n < 2) return refuse(r, "shards needs two ranks or more, as in 0,2,3", word);
+    for (int i = 0; i < n; i++) p->shard_owner[i] = (uint16_t)number[i];
+    p->shards = (uint8_t)n;
+    return ECH_OK;
+}
+
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "link") == 0) return read_link(r);
@@ -314,7 +335,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "part") == 0) return read_part(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
-        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon"};
+        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -343,6 +364,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         return ECH_OK;
     }
     if (strcmp(key, "codec") == 0) return read_codec(r, word, p);
+    if (strcmp(key, "shards") == 0) return read_shards(r, word, p);
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
@@ -388,7 +410,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, "
                       "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
-                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, part or link", key);
+                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, shards, part or link", key);
     }
     return ECH_OK;
 }
@@ -435,7 +457,8 @@ static ech_status read_text(const char *path, char *text, size_t len, struct ech
                            "no damping under bsp; if deterministic, bsp and samples that 4 divides; sync_norm under bsp only, "
                            "and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; "
                            "drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, "
-                           "and neither deterministic, local nor drop_older", path);
+                           "and neither deterministic, local nor drop_older; shards under bsp and dense only, its group's owner first, "
+                           "each rank once and each shard with a part, part 0 in shard 0", path);
     return status == ECH_OK ? check_links(&r, p) : status;
 }
 

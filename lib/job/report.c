@@ -64,6 +64,7 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_integer(j, "world", world);
     add_groups(j, r, world, groups);
     add_ints(j, "owners", r->owner_of, groups);
+    add_ints(j, "shard_owners", r->shard_owner, within(r->n_shards, ECH_SHARDS_MAX));
     add_ints(j, "head", &r->head, r->head >= 0);
     add_ints(j, "batch", r->batch, world);
     echi_json_put_integer(j, "round", r->round);

@@ -116,6 +116,11 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->params = job->n_params;
     echi_job_layers(job, &w->layers);
     w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
+    long number[ECHI_SHARDS_MAX];
+    const int numbers = echi_shard_list(c->shards, number);
+    w->shards = numbers == 1 ? (int)number[0] : numbers;
+    w->shard_rank_given = numbers > 1;
+    for (int i = 0; i < numbers; i++) w->shard_rank[i] = (uint16_t)number[i];
     w->inner_steps = (uint32_t)c->inner_steps;
     w->outer_lr = c->outer_lr;
     w->outer_momentum = c->outer_momentum;

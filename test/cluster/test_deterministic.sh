@@ -28,6 +28,8 @@ same three "${rounds[@]}" --local 3 --separate off
 same four "${rounds[@]}" --local 4 --separate 1 --shares 4,24,0,20
 same head "${rounds[@]}" --local 2 --separate 1 --slow 1=3
 same threads "${rounds[@]}" --local 2 --threads 3
+same shards "${rounds[@]}" --local 4 --separate off --shards 3
+same shards-and-head "${rounds[@]}" --local 3 --separate 1 --shards 2,0 --shares 24,0,24
 check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
 
 # Without --batch: what is chosen does not depend on the nodes either.
@@ -65,10 +67,10 @@ middle=(--data "$work/data" --deterministic --batch 48 --steps 100
     --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
 same whole "${middle[@]}" --local 1
 check "gradients have died away" awk -v l="$(value train_loss "$work/whole.json")" 'BEGIN { exit !(l > 0.1) }'
-killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after the other
-    local name=$1 victims=$2 rank
+killed() {     # killed NAME VICTIMS HEAD [OWNERS]: of four nodes those die, one after the other
+    local name=$1 victims=$2 owners=${4:+shards $4} rank
     printf '%s\n' 'sync bsp' 'world 4' 'round 48' 'deterministic 1' 'lr 0.0003' 'momentum 0.9' 'decay 0.0001' "head $3" \
-        'group 0 owner 0 workers 0:16 1:8 2:12 3:12' >"$work/plan"
+        'group 0 owner 0 workers 0:16 1:8 2:12 3:12' ${owners:+"$owners"} >"$work/plan"
     free_port
     rm -f "$work"/?.log
     for rank in 0 1 2 3; do   # without looks: a node that is lost at one owes nothing, since there nothing is out
@@ -89,6 +91,7 @@ killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after th
 }
 killed worker-killed 2 none
 killed two-killed '3 1' none
+killed beside-shards '3 2' none 0,1
 killed trunk-killed 2 1
 killed trunks-killed '3 2' 1
 

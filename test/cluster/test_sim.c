@@ -867,6 +867,8 @@ static void post_push(int at, int from, int parts) {
                                      .slot = {ECHI_SLOT_OWNER_GRADS, (uint16_t)from}};
     bare->node[at].setup.plan.parts = (struct echi_parts){.count = (uint16_t)parts};   /* of one layer */
     bare->node[at].setup.cut = 1;
+    bare->node[at].setup.plan.n_groups = 1;
+    bare->node[at].setup.plan.owner_of[0] = (uint16_t)at;
     echi_sim_post(bare, at, &post);
 }
 static uint32_t next_sent(int64_t *at) {

@@ -83,6 +83,8 @@ static int rank_of(const struct side *s) { return (int)(s - c.side); }
 
 /* ---- the wire: what lib/drive/live/wire.c promises ---- */
 
+static const struct echi_plan whole;   /* the plans of these runs have no shards, as this one */
+
 ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err);
 ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_message *message, struct ech_error *err);
@@ -96,7 +98,7 @@ ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int na
                                  struct ech_error *err) {
     struct side *s = side_of(w);
     FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && cap > 0 && cap <= c.kinds[kind].payload_cap);
-    FUZZ_CHECK(buffer || echi_lends(peer, rank_of(s), (enum echi_kind)kind));
+    FUZZ_CHECK(buffer || echi_lends(&whole, peer, rank_of(s), (enum echi_kind)kind));
     FUZZ_CHECK(name >= 0 && name < echi_net_names(&c.kinds[kind]));
     if (s->cut[peer]) return echi_fail(err, ECH_E_PEER_LOST, "fuzz", "rank %d is gone", peer);
     FUZZ_CHECK(s->posts[peer][kind].count < POSTS);
@@ -122,7 +124,7 @@ ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct ech
     f->meta_len = (uint16_t)meta_len;
     f->len = (uint16_t)len;
     memcpy(f->meta, message->meta, meta_len);
-    f->lent = echi_lends(rank_of(s), peer, (enum echi_kind)kind) ? message->payload : NULL;
+    f->lent = echi_lends(&whole, rank_of(s), peer, (enum echi_kind)kind) ? message->payload : NULL;
     if (len && !f->lent) memcpy(f->payload, message->payload, len);
     return ECH_OK;
 }

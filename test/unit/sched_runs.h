@@ -65,6 +65,8 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->reserve = sync == ECHI_SYNC_GSSP && p->n_groups < p->world && s->seed / 7 % 2;
     if (p->reserve) p->base[p->n_groups++] = p->state_ratio;
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
+    if (sync == ECHI_SYNC_BSP && p->codec == ECHI_CODEC_DENSE && p->world > 1)   /* set_shards */
+        p->shards = (uint8_t)(mix((uint32_t)s->seed, 31) % 4 % p->world + 1);
 }
 
 static inline void choose_wishes(struct sim *s, enum echi_sync sync) {
@@ -153,6 +155,7 @@ static void check_silence(struct sim *s) {
 /* The leases in the states that are left: all of a living owner's, or of one whose end nobody saw before the run's; of a lost one's
  * those in the version that all others keep, who may have been killed as well, when the run had all of them. */
 static void count_surviving(struct sim *s) {
+    uint8_t other[NODES][SAMPLES_MAX] = {{0}};   /* the same of the shards behind the first */
     for (uint32_t id = 1; id <= s->leases; id++) {
         const struct seen_lease *seen = &s->seen[id];
         const struct echi_lease *l = &seen->lease;
@@ -163,8 +166,13 @@ static void count_surviving(struct sim *s) {
         for (int r = 0; r < s->plan.world && lost; r++)
             if (s->node[r].role.owner && !s->coordinator.plan.lost[r] && !asleep(s, r))
                 in = seen->version <= s->node[r].owner.peer[group].version;
-        for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
+        for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i] += seen->applied & 1;
+        for (int k = 1; k < s->plan.shards; k++)
+            for (uint32_t i = l->start; in && i < l->start + l->n; i++) other[k][i] += seen->applied >> k & 1;
     }
+    for (int k = 1; k < s->plan.shards; k++)
+        for (uint32_t i = 0; i < s->goal.train_samples; i++)
+            MUST(s, ONCE, s->applied[i] == other[k][i] + times_in(s, s->from.at.samples, i));
 }
 
 static void check_counts(struct sim *s) {
@@ -221,6 +229,12 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
     const struct echi_owner *o = &s->node[rank].owner;
     uint8_t peer[ECHI_GROUPS_MAX];
     memcpy(out, place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word, PARAMS * sizeof *out);
+    for (int k = 1; k < s->plan.shards; k++) {
+        const int other = s->plan.shard_owner[k];
+        const uint32_t *weights = place_at(s, other, ECHI_SLOT_OWNER_WEIGHTS, s->node[other].owner.current)->word;
+        for (int first = 0, end; next_run(s, other, &first, &end); first = end)
+            memcpy(out + first, weights + first, (size_t)(end - first) * sizeof *out);
+    }
     for (int g = 0; g < s->plan.n_groups; g++) peer[g] = o->peer[g].there ? (uint8_t)(2 * g + o->peer[g].current) : ECHI_NONE;
     if (s->plan.n_groups > 1 && !o->alone)   /* it may have made no weights of the last states, since nobody has asked for any */
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, out);
@@ -249,8 +263,10 @@ static void check_weights(struct sim *s) {
         const struct echi_owner *o = &s->node[rank].owner;
         if (s->node[rank].dead) continue;
         if (s->plan.n_groups == 1 || o->alone) {
-            MUST(s, DRAIN, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
-                            (size_t)cut_of(s) * WORDS * 4) == 0);
+            for (int k = 0; k < echi_plan_shards(&s->plan); k++) {
+                const int owner = echi_plan_shard_owner(&s->plan, g, k), current = s->node[owner].owner.current;
+                MUST(s, DRAIN, same_owned(s, owner, final, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, current)->word));
+            }
             continue;
         }
         uint8_t peer[ECHI_GROUPS_MAX];
@@ -289,7 +305,8 @@ static inline void check_rescued(struct sim *s) {
     bool known = false;
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
-        known = known || (n->role.worker && !n->doomed && n->worker.strand[0].samples > s->plan.round);   /* behind the first round */
+        known = known ||   /* behind the first round */
+                (n->role.worker && n->role.planned && !n->doomed && n->worker.strand[0].samples > s->plan.round);
     }
     if (known) MUST(s, DRAIN, c->final);
     if (!c->final) return;

@@ -191,7 +191,8 @@ struct counts {
 /* What a lease is known to be. */
 struct seen_lease {
     struct echi_lease lease;
-    bool begun, applied, revoked, more;     /* more: its push said that the worker holds another */
+    bool begun, more;                       /* more: its push said that the worker holds another */
+    uint8_t applied, revoked;               /* by shard, a bit each */
     bool here, changed;                     /* `local`: its worker has it; its steps are in a change */
     uint32_t stepped, moved[PARAMS];        /* `local`: samples of its steps; what these have moved */
     uint32_t answer;                        /* that brought the weights it began on */
@@ -238,10 +239,11 @@ struct sim {
     /* what is watched */
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
     uint8_t headed_in[SAMPLES_MAX];         /* by epoch, a bit each */
-    uint16_t in_by[EPOCHS_MAX][SAMPLES_MAX];   /* the lease by which a sample is in */
+    uint16_t in_by[NODES][EPOCHS_MAX][SAMPLES_MAX];   /* by shard: the lease by which a sample is in */
     uint32_t leases;                        /* numbers dealt so far */
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
-    uint64_t applied_samples;               /* in the weights of a single group */
+    uint64_t applied_samples;               /* in the weights of a single group, of all its shards */
+    uint64_t samples_of[NODES], rounds_of[NODES];   /* BSP: in the weights of each shard */
     uint64_t head_in[3], head_samples;      /* samples in each copy of the head's weights, and in the current */
     uint64_t head_newest, head_apart[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
                                                round theirs lie behind it, up to two rounds */
@@ -521,6 +523,32 @@ static void post_ends(struct sim *s, int node, const struct posted *p) {
     for (int i = p->first; i < p->end; i++) own_place(s, node, p->slot)->writer[i] = false;
 }
 
+/* ---- shards ---- */
+
+static int shard_of(const struct sim *s, int node) { return echi_plan_shard_owned(&s->plan, node); }
+/* Is this word of the trunk one that the node owns? */
+static bool owns_word(const struct sim *s, int node, int word) {
+    const struct echi_part *p = s->plan.parts.part;
+    while (word >= (int)(p->at + p->count)) p++;
+    return p->shard == shard_of(s, node);
+}
+/* The next run of such words from *first on; false: there is none. */
+static bool next_run(const struct sim *s, int node, int *first, int *end) {
+    const int cut = (s->plan.separated ? CUT : LAYERS) * WORDS;
+    while (*first < cut && !owns_word(s, node, *first)) ++*first;
+    for (*end = *first; *end < cut && owns_word(s, node, *end);) ++*end;
+    return *first < cut;
+}
+typedef void touching(struct sim *s, int node, struct echi_slot slot, int first, int end);
+static void on_owned(struct sim *s, int node, touching *touches, struct echi_slot slot) {
+    for (int first = 0, end; next_run(s, node, &first, &end); first = end) touches(s, node, slot, first, end);
+}
+static bool same_owned(const struct sim *s, int node, const uint32_t *a, const uint32_t *b) {
+    for (int first = 0, end; next_run(s, node, &first, &end); first = end)
+        if (memcmp(a + first, b + first, (size_t)(end - first) * sizeof *a) != 0) return false;
+    return true;
+}
+
 #include "toy_codec.h"
 #include "toy_norm.h"
 
@@ -594,15 +622,15 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         writes(s, node, head_momentum, head, PARAMS);
         break;
     case ECHI_TASK_ADD:
-        (takes_first(s, t) ? writes : reads)(s, node, t->grads, 0, cut);
-        writes(s, node, t->state, 0, cut);
+        on_owned(s, node, takes_first(s, t) ? writes : reads, t->grads);
+        on_owned(s, node, writes, t->state);
         break;
     case ECHI_TASK_APPLY:
     case ECHI_TASK_REFRESH:
         if (t->kind == ECHI_TASK_APPLY) {
-            reads(s, node, t->weights, 0, cut);
-            reads(s, node, t->grads, 0, cut);
-            writes(s, node, momentum, 0, cut);
+            on_owned(s, node, reads, t->weights);
+            on_owned(s, node, reads, t->grads);
+            on_owned(s, node, writes, momentum);
         }
         if (t->state.kind) {
             reads(s, node, w0, 0, cut);
@@ -610,7 +638,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
             for (int g = 0; g < s->plan.n_groups; g++)
                 if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, 0, cut);
         }
-        writes(s, node, t->weights_out, 0, cut);
+        on_owned(s, node, writes, t->weights_out);
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
         break;
     case ECHI_TASK_STATE:
@@ -742,7 +770,7 @@ static void set_going(struct sim *s, struct channel *c) {
         c->going++;
         m->going = true;
         send_plain(s, m);
-        if (!echi_lends(m->from, m->to, (enum echi_kind)m->kind)) due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
+        if (!echi_lends(&s->plan, m->from, m->to, (enum echi_kind)m->kind)) due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
     }
 }
 
@@ -841,8 +869,9 @@ static void post_one(struct sim *s, int node, const struct echi_action *a, enum 
 static void post_by_part(struct sim *s, int node, const struct echi_action *a, enum echi_role role) {
     const struct echi_setup *setup = &s->node[node].setup;
     const enum echi_kind kind = (enum echi_kind)a->kind;
-    for (int i = 0, first, end; i < echi_post_parts(setup, kind); i++) {
-        part_words(s, echi_post_part(setup, kind, i), &first, &end);
+    const int owner = echi_post_owner(kind, node, a->to);
+    for (int i = 0, first, end; i < echi_post_parts(setup, kind, owner); i++) {
+        part_words(s, echi_post_part(setup, kind, owner, i), &first, &end);
         post_one(s, node, a, role, first, end);
     }
 }
@@ -1173,7 +1202,7 @@ static void deliver(struct sim *s, const struct message *m) {
         c->going--;
         extent(s, m->kind, &msg, msg.to_role == ECHI_ROLE_HEAD || msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
         CHECK(s, words == m->words && post.role == msg.to_role && first >= post.first && end <= post.end);
-        const bool lent = echi_lends(m->from, m->to, (enum echi_kind)m->kind);
+        const bool lent = echi_lends(&s->plan, m->from, m->to, (enum echi_kind)m->kind);
         post_ends(s, m->to, &post);
         if (lent) begin_loan(s, m, post.slot);
         struct place *to = place(s, m->to, post.slot);
@@ -1184,7 +1213,9 @@ static void deliver(struct sim *s, const struct message *m) {
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS && !late) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);
             write_begins(s, m->to, whole, first, end);
-            memcpy(place(s, m->to, whole)->word + at, m->word, (size_t)words * sizeof m->word[0]);
+            uint32_t *all = place(s, m->to, whole)->word;
+            for (int i = 0; i < words; i++)
+                if (msg.from_role != ECHI_ROLE_OWNER || owns_word(s, m->from, at + i)) all[at + i] = m->word[i];
             write_ends(s, m->to, whole, first, end);
         }
     }
@@ -1236,6 +1267,7 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
     if (!of_head) note_taken(s, w->node, t);
     uint32_t *v = place_at(s, w->node, of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM, 0)->word;
     for (int i = first; i < end; i++) {
+        if (!of_head && !owns_word(s, w->node, i)) continue;
         const uint32_t move = is_local(s) ? toy_outer(i, &v[i], grads[i], s->plan.outer_momentum > 0)
                                           : toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
         if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - move;
@@ -1320,7 +1352,8 @@ static void run_task(struct sim *s, struct work *w) {
         uint32_t *sum = place(s, w->node, t->state)->word, grads[PARAMS];
         read_push(s, w->node, t, grads);
         note_taken(s, w->node, t);
-        for (int i = 0; i < cut_of(s) * WORDS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
+        for (int i = 0; i < cut_of(s) * WORDS; i++)
+            if (owns_word(s, w->node, i)) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
         break;
     }
     case ECHI_TASK_APPLY:
@@ -1496,13 +1529,25 @@ static inline void toy_layers(struct echi_layers *out) {
     for (int l = 0; l < LAYERS; l++) out->params[l] = WORDS;
 }
 
+/* Of a plan of BSP that asks for shards: each part is anybody's, and each shard has one. */
+static void set_shards(struct sim *s) {
+    struct echi_plan *p = &s->plan;
+    const int parts = parts_of(s);
+    if (p->shards > parts) p->shards = (uint8_t)parts;
+    if (p->shards < 2) p->shards = 0;
+    for (int k = 0; k < ECHI_SHARDS_MAX; k++) p->shard_owner[k] = k < p->shards ? (uint16_t)((p->owner_of[0] + k) % p->world) : 0;
+    for (int i = 0; i < parts && p->shards; i++)
+        p->parts.part[i].shard = (uint8_t)(i < p->shards ? (uint32_t)i : mix((uint32_t)s->seed, 77u + (uint32_t)i) % p->shards);
+}
+
 /* Parts of a given plan, from slices of two words to one of all; where the plan is made, what the planner makes of so few. */
 static void set_parts(struct sim *s) {
     static const uint64_t sizes[] = {2, WORDS, WORDS + 1, 2 * WORDS, PARAMS};
     const uint64_t size = sizes[mix((uint32_t)s->seed, 5) % 5];
     toy_layers(&s->wishes.layers);
-    if (s->plan_given)
-        echi_parts_make(&s->wishes.layers, s->plan.separated, s->plan.codec, size, size, &s->plan.parts);
+    if (!s->plan_given) return;
+    echi_parts_make(&s->wishes.layers, s->plan.separated, s->plan.codec, size, size, &s->plan.parts);
+    set_shards(s);
 }
 
 /* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or

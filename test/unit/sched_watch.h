@@ -67,7 +67,8 @@ static void watch_dealt(struct sim *s, const struct echi_lease *l) {
     seen->lease = *l;
     for (uint32_t i = l->start; i < l->start + l->n; i++) {
         s->leased[i]++;
-        MUST(s, ONCE, !s->in_by[l->epoch][i] || !survives(s, s->in_by[l->epoch][i]));
+        for (int k = 0; k < echi_plan_shards(&s->plan); k++)
+            MUST(s, ONCE, !echi_lease_wanted(l, k) || !s->in_by[k][l->epoch][i] || !survives(s, s->in_by[k][l->epoch][i]));
     }
 }
 
@@ -79,16 +80,18 @@ static struct seen_lease *seen_of(struct sim *s, const struct echi_lease *l) {
     return seen;
 }
 
-static void note_applied(struct sim *s, struct seen_lease *seen, uint64_t version) {
+static uint8_t bit_of(const struct sim *s, int node) { return (uint8_t)(1u << shard_of(s, node)); }
+
+static void note_applied(struct sim *s, int node, struct seen_lease *seen, uint64_t version) {
     const struct echi_lease *l = &seen->lease;
-    MUST(s, ONCE, seen->begun && !seen->applied && !seen->revoked);
-    seen->applied = true;
+    MUST(s, ONCE, seen->begun && !((seen->applied | seen->revoked) & bit_of(s, node)) && echi_lease_wanted(l, shard_of(s, node)));
+    seen->applied |= bit_of(s, node);
     seen->version = version;
     for (uint32_t i = l->start; i < l->start + l->n; i++) {
-        uint16_t *in = &s->in_by[l->epoch][i];
+        uint16_t *in = &s->in_by[shard_of(s, node)][l->epoch][i];
         const bool twice = *in && survives(s, *in);
         /* What a node that is cut off applies goes with it, unless somebody has it: that is counted at the end. */
-        MUST(s, ONCE, !twice || s->node[l->owner].doomed);
+        MUST(s, ONCE, !twice || s->node[node].doomed);
         if (!twice) *in = (uint16_t)l->id;
     }
 }
@@ -110,9 +113,9 @@ static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_
 static struct seen_lease *watch_push(struct sim *s, const struct work *w) {
     uint32_t expected[PARAMS];
     struct seen_lease *seen = seen_of(s, &w->task.lease);
-    MUST(s, ONCE, seen->begun && !seen->applied);
+    MUST(s, ONCE, seen->begun && !(seen->applied & bit_of(s, w->node)));
     expected_grads(s, seen, expected);
-    if (!is_coded(s)) MUST(s, GRADIENT, same(expected, place(s, w->node, w->task.grads)->word, 0, cut_of(s) * WORDS));
+    if (!is_coded(s)) MUST(s, GRADIENT, same_owned(s, w->node, expected, place(s, w->node, w->task.grads)->word));
     return seen;
 }
 
@@ -232,12 +235,12 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         /* What a lost owner did last may be gone, or not have come from whoever has it. */
         MUST(s, STATE, !owns_reserve(s, node) || s->owner_killed || a->msg.members < s->woke_at || a->msg.samples >= s->woke_samples);
-        MUST(s, SUM, !rounds(s) || a->msg.version == s->versions[0]);
+        MUST(s, SUM, !rounds(s) || a->msg.version == s->rounds_of[shard_of(s, node)]);
         break;
     case ECHI_KIND_APPLIED: {
         struct seen_lease *seen = seen_of(s, l);
-        if (rounds(s)) note_applied(s, seen, 0);
-        MUST(s, ONCE, seen->applied);
+        if (rounds(s)) note_applied(s, node, seen, 0);
+        MUST(s, ONCE, seen->applied & bit_of(s, node));
         /* In rounds, as the report will say; a lost group's running copy may have been ahead of the one that is kept. */
         if (!is_coded(s) || !s->owner_killed) MUST(s, LEDGER, a->msg.staleness == seen->staleness);
         for (int g = 0; g < p->n_groups && p->n_groups > 1; g++)
@@ -263,10 +266,11 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
             check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
         } else if (a->msg.flag != ECHI_REVOKED_IN) {
             struct seen_lease *seen = seen_of(s, l);
-            MUST(s, ONCE, !seen->applied);
+            const bool by_worker = a->msg.from_role == ECHI_ROLE_WORKER;
+            MUST(s, ONCE, !(seen->applied & (by_worker ? 0xff : bit_of(s, node))));
             if (a->msg.flag == ECHI_REVOKED_DROPPED) watch_dropped(s, seen);
-            s->handed_back += a->msg.from_role == ECHI_ROLE_WORKER;
-            seen->revoked = true;
+            s->handed_back += by_worker;
+            seen->revoked |= by_worker ? 0xff : bit_of(s, node);
         }
         break;
     default: break;
@@ -295,7 +299,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     const int from = m->from;
     switch (m->kind) {
     case ECHI_KIND_WEIGHTS:
-        if (!is_coded(s) && msg->part + 1 < parts_of(s)) break;   /* more is to come */
+        if (!is_coded(s) && !s->plan.shards && msg->part + 1 < parts_of(s)) break;   /* more is to come */
         own_place(s, m->to, slot)->holds = msg->samples;
         own_place(s, m->to, slot)->answer = m->answer;
         own_place(s, m->to, slot)->round = msg->version;
@@ -315,7 +319,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
         take_copy(s, m->to, msg, place(s, m->to, slot), true);
         break;
     case ECHI_KIND_APPLIED:
-        if (!s->coordinator.plan.lost[from]) note_apart(s, msg->lease.id);
+        if (!s->coordinator.plan.lost[from] && shard_of(s, from) == 0) note_apart(s, msg->lease.id);
         break;
     case ECHI_KIND_PUSH:
         MUST(s, WHOLE, !(s->seen[msg->lease.id].parts >> msg->part & 1));
@@ -354,10 +358,12 @@ static void watch_held(struct sim *s) {
 }
 
 /* A push is taken, by a task that then has all of it. */
-static void watch_takes(struct sim *s, const struct echi_lease *l) {
+static void watch_takes(struct sim *s, int node, const struct echi_lease *l) {
     struct seen_lease *seen = seen_of(s, l);
-    MUST(s, WHOLE, seen->parts == (1u << parts_of(s)) - 1);
-    seen->parts = 0;
+    uint32_t all = 0;
+    for (int i = 0; i < parts_of(s); i++) all |= s->plan.parts.part[i].shard == shard_of(s, node) ? 1u << i : 0;
+    MUST(s, WHOLE, (seen->parts & all) == all);
+    seen->parts &= ~all;
 }
 
 /* A worker begins with these weights: a step, or under `local` to join them to its own. */
@@ -370,7 +376,8 @@ static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
 
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
-    if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS) watch_takes(s, &t->lease);
+    if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS)
+        watch_takes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
@@ -454,10 +461,10 @@ static void alone_on(struct sim *s) {
     for (int i = 0; i < PARAMS; i++) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
     s->alone_samples += n;
 }
-static void check_round(struct sim *s, uint64_t round, const uint32_t *w, int first, int end) {
-    if (is_coded(s) || s->from.coded) return;
+static const uint32_t *alone_at(struct sim *s, uint64_t round) {
     if (s->alone_rounds < round) alone_on(s);
-    MUST(s, ONE_NODE, s->alone_rounds - round < 4 && same(w, s->alone[round % 4], first, end));
+    MUST(s, ONE_NODE, s->alone_rounds - round < 4);
+    return s->alone[round % 4];
 }
 
 static void check_tallies(struct sim *s, const uint32_t *w, const uint32_t *base, const uint32_t *mass) {
@@ -548,10 +555,18 @@ static void watch_apply(struct sim *s, const struct work *w) {
     struct place *out = place(s, w->node, t->weights_out);
     if (rounds(s)) {
         MUST(s, GRADIENT, t->samples == t->divisor && t->divisor == t->lease.round_size && t->damping == 0);
-        s->applied_samples += t->samples;
-        out->holds = s->applied_samples;
-        s->versions[g]++;
-        return is_local(s) ? check_outer(s, w) : check_round(s, s->versions[g], out->word, 0, words);
+        const int shard = shard_of(s, w->node);
+        out->holds = s->samples_of[shard] += t->samples;
+        const uint64_t round = ++s->rounds_of[shard];
+        s->applied_samples = s->samples_of[0];
+        s->versions[g] = s->rounds_of[0];
+        for (int k = 1; k < s->plan.shards; k++) {
+            if (s->samples_of[k] < s->applied_samples) s->applied_samples = s->samples_of[k];
+            if (s->rounds_of[k] < s->versions[g]) s->versions[g] = s->rounds_of[k];
+        }
+        if (is_local(s)) return check_outer(s, w);
+        if (!is_coded(s) && !s->from.coded) MUST(s, ONE_NODE, same_owned(s, w->node, out->word, alone_at(s, round)));
+        return;
     }
     struct seen_lease *seen = watch_push(s, w);
     MUST(s, GRADIENT, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
@@ -559,7 +574,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
     count_push(s, seen);
     const uint64_t version = ++s->versions[g];
     MUST(s, DRIVER, version < VERSIONS);
-    note_applied(s, seen, version);
+    note_applied(s, w->node, seen, version);
     s->applied_samples += t->samples;
     /* The state with this push, as it must be. */
     const struct seen_state *before = &s->state[g][version - 1];
@@ -596,12 +611,16 @@ static void watch_apply(struct sim *s, const struct work *w) {
 static void watch_look(struct sim *s, const struct work *w) {
     /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
     const struct echi_plan *now = &s->coordinator.plan;
-    const int owner = now->owner_of[echi_plan_first_group(now)], head = s->plan.head;
+    const int first = echi_plan_first_group(now), head = s->plan.head;
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
     watch_held(s);
     if (s->coordinator.phase == ECHI_RUN_ENDED) return;
-    MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
-          same(copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word, 0, cut_of(s) * WORDS));
+    for (int k = 0; k < echi_plan_shards(now); k++) {
+        const int owner = echi_plan_shard_owner(now, first, k);
+        MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
+              same_owned(s, owner, copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word));
+        MUST(s, LOOK, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
+    }
     if (!s->plan.separated) return;
     MUST(s, LOOK, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
 }
@@ -622,7 +641,10 @@ static void watch_ends(struct sim *s, const struct work *w) {
     case ECHI_TASK_HEAD:
     case ECHI_TASK_HEAD_APPLY:
         s->head_samples = s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
-        if (rounds(s)) check_round(s, ++s->head_rounds, place(s, w->node, t->weights_out)->word, CUT * WORDS, PARAMS);
+        if (!rounds(s)) break;
+        s->head_rounds++;
+        if (!is_coded(s) && !s->from.coded)
+            MUST(s, ONE_NODE, same(place(s, w->node, t->weights_out)->word, alone_at(s, s->head_rounds), CUT * WORDS, PARAMS));
         break;
     case ECHI_TASK_EVAL: watch_look(s, w); break;
     case ECHI_TASK_LOCAL_APPLY:
@@ -654,14 +676,14 @@ static void watch_keep(struct sim *s, const struct kept *k) {
     MUST(s, LEDGER, c->writing && (s->owner_killed || c->standing.samples == s->from.at.samples + s->applied_samples));
     MUST(s, LEDGER, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
     check_mass(s, k->word[0], c->standing.samples);
-    for (int g = 0; g < k->groups; g++) {
-        const int rank = s->plan.owner_of[g];
+    for (int i = 0; i < k->groups * echi_plan_shards(&s->plan); i++) {
+        const int g = i / echi_plan_shards(&s->plan), rank = echi_plan_shard_owner(&s->plan, g, i % echi_plan_shards(&s->plan));
         const struct echi_owner *o = &s->node[rank].owner;
         if (!echi_plan_group_lives(&c->plan, g) || s->node[rank].doomed) continue;
         MUST(s, DRAIN, (!o->busy || is_coded(s)) && o->queued == 0);   /* an answer may be written meanwhile */
         if (g == echi_plan_first_group(&c->plan))
-            MUST(s, DRAIN, same(k->word[0], place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word, 0, words));
-        MUST(s, DRAIN, same(k->word[1 + g], place_at(s, rank, ECHI_SLOT_OWNER_MOMENTUM, 0)->word, 0, words));
+            MUST(s, DRAIN, same_owned(s, rank, k->word[0], place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word));
+        MUST(s, DRAIN, same_owned(s, rank, k->word[1 + g], place_at(s, rank, ECHI_SLOT_OWNER_MOMENTUM, 0)->word));
     }
     if (!s->plan.separated) return;
     const int head = s->plan.head;
@@ -690,8 +712,8 @@ static void watch_drained(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     const struct echi_plan *p = &c->plan;
     MUST(s, DRAIN, c->n_out == 0 && c->n_again == 0);
-    for (int g = 0; g < p->n_groups; g++) {
-        const int rank = p->owner_of[g];
+    for (int i = 0; i < p->n_groups * echi_plan_shards(p); i++) {
+        const int g = i / echi_plan_shards(p), rank = echi_plan_shard_owner(p, g, i % echi_plan_shards(p));
         const struct echi_owner *o = &s->node[rank].owner;
         if (p->lost[rank] || s->node[rank].doomed) continue;
         MUST(s, DRAIN, o->queued == 0 && (!o->busy || is_coded(s)) && o->round_count == 0);

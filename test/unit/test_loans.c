@@ -20,9 +20,11 @@ static echi_real *memory(int kind, int index) { return echi_exec_slot(exec, at(k
 
 static void only_pushes_and_weights_are_lent(void **state) {
     (void)state;
+    struct echi_plan plan = {.shards = 0}, shards = {.shards = 2};
     for (int kind = 0; kind < ECHI_KINDS; kind++) {
-        assert_int_equal(echi_lends(2, 2, (enum echi_kind)kind), kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS);
-        assert_false(echi_lends(2, 1, (enum echi_kind)kind));
+        assert_false(echi_lends(&shards, 2, 2, (enum echi_kind)kind));
+        assert_int_equal(echi_lends(&plan, 2, 2, (enum echi_kind)kind), kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS);
+        assert_false(echi_lends(&plan, 2, 1, (enum echi_kind)kind));
     }
     assert_int_equal(echi_lender_role(ECHI_KIND_PUSH), ECHI_ROLE_WORKER);
     assert_int_equal(echi_lender_role(ECHI_KIND_WEIGHTS), ECHI_ROLE_OWNER);

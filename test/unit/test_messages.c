@@ -61,6 +61,7 @@ static void every_kind_comes_back(void **state) {
         assert_in_range(len, 2, ECHI_MSG_MAX);
         /* The cap is what the longest message needs, and not a byte more; a body comes on top. */
         struct echi_msg longest = m;
+        longest.lease.shards = UINT64_MAX;
         memset(longest.text, 'x', sizeof longest.text - 1);
         longest.text[sizeof longest.text - 1] = 0;
         longest.marks = (struct echi_marks){all_marks, ECHI_WORLD_MAX};

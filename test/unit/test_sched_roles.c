@@ -1040,6 +1040,70 @@ static void only_revoked_leases_go_out_again(void **state) {
     assert_int_equal(coordinator.again_samples, 5);
 }
 
+/* A plan of BSP whose shards rank 0 and rank 1 own. */
+static void two_shards(int world) {
+    small_plan(ECHI_SYNC_BSP, world, 1);
+    setup.n_layers = setup.cut = 2;
+    setup.plan.shards = 2;
+    setup.plan.shard_owner[1] = 1;
+    setup.plan.parts.count = 2;
+    setup.plan.parts.part[1] = (struct echi_part){.at = 1, .count = 1, .first = 1, .last = 1, .shard = 1};
+    assert_true(echi_plan_valid(&setup.plan));
+}
+static void answer_revoke(int shard, const struct echi_lease *l, bool in) {
+    const struct echi_msg m = {.kind = ECHI_KIND_REVOKED, .from_role = ECHI_ROLE_OWNER, .lease = *l, .members = 2,
+                               .flag = in ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT};
+    tell_coordinator(shard, &m);
+}
+
+/* Two workers are lost in one round. Shard 0 has what the one computed, shard 1 what the other did: each is waited for by a round that the
+ * other cannot end, so both go out again before anything is applied, to the shard that lacks them and to no other. */
+static void what_a_shard_lacks_goes_out_at_once(void **state) {
+    (void)state;
+    struct echi_lease of_lost[2];
+    two_shards(4);
+    coordinator_in(ECHI_RUN_TRAINS);
+    tell_coordinator(1, &(struct echi_msg){.kind = ECHI_KIND_HELD});
+    for (int i = 0; i < coordinator.n_out; i++) {
+        const struct echi_lease *l = &coordinator.out[i].lease;
+        if (l->worker >= 2 && l->round == 0) of_lost[l->worker - 2] = *l;
+    }
+    for (uint16_t rank = 2; rank < 4; rank++) {
+        acted_none();
+        echi_coordinator_step(&coordinator, &(struct echi_event){.type = ECHI_EVENT_LOST, .from = rank}, &acted);
+    }
+    for (int r = 0; r < 2; r++) tell_coordinator(r, &(struct echi_msg){.kind = ECHI_KIND_READY, .members = 2});
+    answer_revoke(0, &of_lost[0], true);
+    answer_revoke(1, &of_lost[1], true);
+    assert_int_equal(coordinator.again_leases, 0);   /* of none of the two both shards have answered */
+    answer_revoke(1, &of_lost[0], false);
+    assert_true(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0)->msg.lease.shards == 2);
+    assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0)->msg.lease.start, of_lost[0].start);
+    answer_revoke(0, &of_lost[1], false);
+    assert_true(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0)->msg.lease.shards == 1);
+    assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0)->msg.lease.start, of_lost[1].start);
+    assert_int_equal(coordinator.again_leases, 2);
+}
+
+/* Shards apply rounds by themselves: no lease is dealt beyond the next evaluation, so that it finds one round in all of them. */
+static void shards_meet_at_a_look(void **state) {
+    (void)state;
+    two_shards(4);
+    coordinator_in(ECHI_RUN_TRAINS);
+    coordinator.goal.has_test = true;
+    coordinator.next_look = 4;   /* a round */
+    tell_coordinator(1, &(struct echi_msg){.kind = ECHI_KIND_HELD});
+    assert_int_equal(coordinator.n_out, 4);
+    for (int shard = 0; shard < 2; shard++)
+        for (int i = coordinator.n_out - 1; i >= 0; i--) {
+            assert_int_equal(coordinator.phase, ECHI_RUN_TRAINS);
+            assert_int_equal(coordinator.applied, shard == 0 ? 0 : 3 - i);
+            tell_coordinator(shard, &(struct echi_msg){.kind = ECHI_KIND_APPLIED, .lease = coordinator.out[i].lease, .loss = 1});
+        }
+    assert_true(coordinator.applied == 4 && coordinator.n_out == 0 && coordinator.phase == ECHI_RUN_HOLDS);
+    assert_true(coordinator.loss_sum == 4 && coordinator.loss_samples == 4);   /* with shard 0's word alone */
+}
+
 /* Who had none left while one was on its way is dealt one more ahead; only a lease dealt since then says so again, and none of a
  * worker that is short of leases because there are none. */
 static int dealt_to(int rank) {
@@ -1259,6 +1323,8 @@ int main(void) {
         cmocka_unit_test(a_node_may_leave_while_the_run_ends), cmocka_unit_test(a_node_leaves_when_its_user_asks),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
+        cmocka_unit_test(what_a_shard_lacks_goes_out_at_once),
+        cmocka_unit_test(shards_meet_at_a_look),
         cmocka_unit_test(who_runs_out_is_dealt_further_ahead),
         cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
         cmocka_unit_test(late_steps_count_at_the_return),

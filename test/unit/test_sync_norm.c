@@ -267,6 +267,7 @@ static void open_worker(void) {
     const struct echi_result result = {{0}, {0}, 0, false};
     setup = (struct echi_setup){.plan = plan_of(2, (const uint32_t[]){SHARE, SHARE}), .rank = 1, .n_layers = LAYERS, .cut = LAYERS,
                                 .norms = 1, .norm = {NORM}};
+    setup.plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 1, .last = LAYERS - 1}}};
     echi_worker_init(&worker, &setup);
     worker_event((struct echi_event){.type = ECHI_EVENT_START});
     worker_event((struct echi_event){.type = ECHI_EVENT_MESSAGE, .msg = &lease});

@@ -94,7 +94,8 @@ static void perform(int node, const struct echi_action *a) {
         struct posted *p = malloc(sizeof *p), **end = &n->posts;
         assert_non_null(p);
         *p = (struct posted){.from = a->to, .kind = a->kind, .slot = a->slot};
-        for (int i = echi_post_parts(&n->setup, (enum echi_kind)a->kind); i > 1; i--) {
+        const enum echi_kind kind = (enum echi_kind)a->kind;
+        for (int i = echi_post_parts(&n->setup, kind, echi_post_owner(kind, node, a->to)); i > 1; i--) {
             struct posted *more = malloc(sizeof *more);
             *more = *p;
             p->next = more;

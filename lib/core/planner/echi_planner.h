@@ -26,6 +26,8 @@ struct echi_wishes {
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
     bool sync_norm;                    /* BSP: as in the plan */
+    int shards;                        /* BSP: so many owners share the parts; below 2: one has all */
+    bool shard_rank_given; uint16_t shard_rank[ECHI_SHARDS_MAX];   /* which nodes, each once; else its owner and the fastest beside it */
     enum echi_codec codec; enum echi_ratios ratios;
     uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
     uint32_t inner_steps;              /* `local`: steps of a worker in a round, in the mean over all; 1 .. ECHI_INNER_MAX */
@@ -61,8 +63,19 @@ void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_t
 #define ECHI_PART_MERGED (UINT64_C(1) * ECHI_WORTH_A_WAKE / 4)
 void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
                      struct echi_parts *out);
-/* Gives a plan that has none its table of parts. */
+/* Gives a plan that has none its table of parts, those of its shards included. */
 void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan);
+
+/* ---- shards.c ---- */
+
+/* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and the
+ * fastest beside it. Nothing under other policies and codecs. */
+void echi_plan_divide(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+void echi_plan_undivide(struct echi_plan *plan);   /* one owner has all */
+/* The largest part of a plan by default, for so many parameters in front of the cut: so small that each shard has several. */
+uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params);
+/* Deals the first so many parts to the plan's shards, each about as much; of more shards than parts some are given up. */
+void echi_plan_deal_parts(struct echi_plan *plan, int parts);
 
 /* Exact one-dimensional clustering: cuts `count` ascending values > 0 into `groups` runs with the least sum, over the
  * runs, of squared relative deviation from the run's mean (dynamic programming over all cuts). out_group[i] ascending from 0. */

@@ -62,6 +62,12 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
 }
 
 void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan) {
-    if (plan->parts.count == 0) 
-        echi_parts_make(&wishes->layers, plan->separated, plan->codec, ECHI_PART_SLICE, ECHI_PART_MERGED, &plan->parts);
+    const struct echi_layers *l = &wishes->layers;
+    const int cut = plan->separated ? l->cut : l->count;
+    uint64_t params = 0;
+    if (plan->parts.count > 0) return;
+    for (int i = 0; i < cut; i++) params += l->params[i];
+    const uint64_t slice = echi_plan_slice(plan, params);
+    echi_parts_make(l, plan->separated, plan->codec, slice, slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED, &plan->parts);
+    if (plan->shards) echi_plan_deal_parts(plan, echi_parts_before(&plan->parts, cut));
 }

@@ -9,7 +9,7 @@ static bool lost(const struct echi_coordinator *c, int rank) { return c->plan.lo
 static int living(const struct echi_coordinator *c) { return c->wishes.world - c->n_lost; }
 static int living_owners(const struct echi_coordinator *c) {
     int count = 0;
-    for (int g = 0; g < c->plan.n_groups; g++) count += echi_plan_group_lives(&c->plan, g);
+    for (int g = 0; g < c->plan.n_groups; g++) count += echi_plan_group_lives(&c->plan, g) ? echi_plan_shards(&c->plan) : 0;
     return count;
 }
 
@@ -139,6 +139,7 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
         echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->work, &c->choice);
     }
     if (!c->plan_given && c->wishes.regroup_after > 0) echi_plan_add_reserve(&c->wishes, c->times, &c->setup->plan);
+    if (!c->plan_given) echi_plan_divide(&c->wishes, c->times, &c->setup->plan);
     echi_plan_parts(&c->wishes, &c->setup->plan);
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;
@@ -169,10 +170,13 @@ static void feed_one(struct echi_coordinator *c, int rank, enum echi_role role, 
 
 static void feed(struct echi_coordinator *c, struct echi_actions *out) {
     c->phase = ECHI_RUN_FEEDS;
-    for (int g = 0; g < plan_of(c)->n_groups; g++) feed_one(c, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, g, out);
-    if (plan_of(c)->separated) feed_one(c, plan_of(c)->head, ECHI_ROLE_HEAD, 0, out);
+    const struct echi_plan *p = plan_of(c);
+    const int shards = echi_plan_shards(p);
+    for (int g = 0; g < p->n_groups; g++)
+        for (int k = 0; k < shards; k++) feed_one(c, echi_plan_shard_owner(p, g, k), ECHI_ROLE_OWNER, g, out);
+    if (p->separated) feed_one(c, p->head, ECHI_ROLE_HEAD, 0, out);
     /* Each says that it has started, and what it is sent leaves its slot, which looks and checkpoints will write. */
-    c->waits_for = (2 + c->goal.resumed) * (plan_of(c)->n_groups + plan_of(c)->separated);
+    c->waits_for = (2 + c->goal.resumed) * (p->n_groups * shards + p->separated);
 }
 
 static void fed(struct echi_coordinator *c, int64_t now) {
@@ -194,11 +198,11 @@ static void hold(struct echi_coordinator *c, int64_t now, struct echi_actions *o
 
 static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == ECHI_RUN_LAST_LOOK ? ECHI_ASK_LAST : ECHI_ASK_LOOK; }
 
-/* The trunk of group 0, or of the fastest that is left. */
-static void ask_trunk(struct echi_coordinator *c, struct echi_actions *out) {
-    c->source = plan_of(c)->owner_of[echi_plan_first_group(plan_of(c))];
-    c->part_from[1] = c->source;
-    echi_act_post(out, c->source, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
+/* The trunk of group 0, or of the fastest that is left; of several shards one after the other. */
+static void ask_trunk(struct echi_coordinator *c, int shard, uint16_t place, struct echi_actions *out) {
+    c->source = (uint16_t)echi_plan_shard_owner(plan_of(c), echi_plan_first_group(plan_of(c)), shard);
+    c->part_from[place] = c->source;
+    echi_act_post(out, c->source, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
     echi_act_send(out, c->source, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
 }
 
@@ -207,10 +211,10 @@ static void ask_trunk(struct echi_coordinator *c, struct echi_actions *out) {
 static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
     c->phase = phase;
     c->evaluated = false;
-    c->parts_out = 1;
-    ask_trunk(c, out);
+    c->parts_out = echi_plan_shards(plan_of(c));
+    ask_trunk(c, 0, 1, out);
     if (plan_of(c)->separated) {
-        c->parts_out = 2;
+        c->parts_out++;
         c->part_from[2] = plan_of(c)->head;
         echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
         echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
@@ -245,6 +249,14 @@ static void look(struct echi_coordinator *c, struct echi_actions *out) {
     t->weights = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
 }
 
+/* A copy that an evaluation waits for is here. The next is asked for into the place that is free: to the other the head may still answer,
+ * which may be on that node. */
+static void on_copy_of_look(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const int next = e->msg->from_role == ECHI_ROLE_OWNER ? echi_plan_shard_owned(plan_of(c), e->from) + 1 : 0;
+    if (--c->parts_out == 0) look(c, out);
+    else if (next > 0 && next < plan_of(c)->shards) ask_trunk(c, next, e->slot.index, out);
+}
+
 static void looked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->accuracy = e->result->accuracy;
     if (c->accuracy > c->best_accuracy) c->best_accuracy = c->accuracy;
@@ -271,9 +283,11 @@ static bool all_settled(const struct echi_coordinator *c) {
 }
 
 void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
-    for (int g = 0; g < plan_of(c)->n_groups; g++)
-        if (echi_plan_group_lives(plan_of(c), g))
-            echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN)->msg.members = c->members;
+    const struct echi_plan *p = plan_of(c);
+    for (int g = 0; g < p->n_groups; g++)
+        for (int k = 0; k < echi_plan_shards(p) && echi_plan_group_lives(p, g); k++)
+            echi_act_send(out, echi_plan_shard_owner(p, g, k), ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN)->msg.members =
+                c->members;
     wait_for(c, living_owners(c));
 }
 
@@ -404,6 +418,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     struct echi_msg told = *e->msg, *m = &told;
     if (!echi_ledger_in(c, m, e->from))
         return echi_act_fault(out, ECH_E_FORMAT, "an owner applied a lease that is not out");
+    if (echi_plan_shard_owned(plan_of(c), e->from) > 0) return;   /* the loss came with part 0 */
     note_iteration(c, &m->lease, e->now);
     watch_speed(c, m);
     c->loss_sum += m->loss;
@@ -495,7 +510,7 @@ static void on_copy(struct echi_coordinator *c, const struct echi_event *e, stru
 static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (e->msg->from_role == ECHI_ROLE_WORKER) echi_ledger_back(c, &e->msg->lease, e->from);
     else if (e->msg->lease.id == 0) on_copy(c, e, out);
-    else if (e->msg->flag != ECHI_REVOKED_DROPPED) echi_ledger_answer(c, &e->msg->lease, e->msg->flag == ECHI_REVOKED_IN);
+    else if (e->msg->flag != ECHI_REVOKED_DROPPED) echi_ledger_answer(c, &e->msg->lease, e->from, e->msg->flag == ECHI_REVOKED_IN);
     else if (plan_of(c)->drop_older <= 0 || !echi_ledger_dropped(c, &e->msg->lease, e->from))
         echi_act_fault(out, ECH_E_FORMAT, "an owner dropped a lease that is not out");
 }
@@ -507,7 +522,7 @@ static void on_ready(struct echi_coordinator *c, const struct echi_event *e, str
         if (!lost(c, r) && c->ready[r] != c->members) return;
     c->calm = true;
     echi_ledger_ask(c, out);
-    if (c->source != ECHI_NO_RANK && lost(c, c->source)) ask_trunk(c, out);
+    if (c->source != ECHI_NO_RANK && lost(c, c->source)) ask_trunk(c, 0, 1, out);   /* with shards the run has ended */
 }
 
 /* The states that are not agreed on yet: who holds what is asked again. */
@@ -735,7 +750,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_PARAMS:
         if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NO_RANK;
         c->part_from[e->slot.index] = ECHI_NO_RANK;
-        if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
+        if (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) on_copy_of_look(c, e, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;
     case ECHI_KIND_DRAINED:

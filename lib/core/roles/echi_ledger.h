@@ -17,7 +17,7 @@ bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner);
 /* Asks the owners of lost workers' leases whether they are in. */
 void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out);
 /* The answer: in, then its APPLIED is on the way, or revoked, then it is to be issued again. */
-void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *lease, bool in);
+void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *lease, int owner, bool in);
 /* Its push was too old: it is to be issued again. False when it is not out with this owner. */
 bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *lease, int owner);
 /* An owner is lost, and its leases up to each worker's mark are in the state that is kept: those beyond, out or in, are to be

@@ -47,7 +47,7 @@ struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
-    int parts, weight_parts;                      /* messages of a push, and of weights */
+    int parts, weight_parts;                      /* messages of a push, and of weights, of all owners of the group */
     struct echi_strand strand[ECHI_STRANDS];
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
@@ -58,8 +58,8 @@ struct echi_worker {
     bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
-    /* By the same: of the weights that come there, so many parts are in, and what all of them are to say. */
-    struct echi_coming { uint16_t in; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
+    /* By the same: of the weights that come there, so many parts are in, of each shard so many, and what all of them are to say. */
+    struct echi_coming { uint16_t in, of[ECHI_SHARDS_MAX]; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
     /* codec top-k (PROTOCOL.md, "Two kinds of link") */
@@ -83,7 +83,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *event, str
 /* The samples that it is likely to compute after what it is at, for who reads them ahead; false: none are known. */
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
 /* A part of weights has come to a place (worker.c): are they all there? A fault where it is not the next of those that are coming. */
-bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_msg *msg, struct echi_actions *out);
+bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
 /* worker_local.c: the same under `local`; worker.c hands it all events but leases. */
 void echi_worker_local(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out);
@@ -106,8 +106,8 @@ struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
-    int group;
-    int parts, weight_parts;                      /* messages of a push, and of weights */
+    int group, shard;
+    int parts, weight_parts;                      /* messages of a push, and of weights, for and from this shard */
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
     uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),
@@ -278,7 +278,8 @@ struct echi_coordinator {
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
-    uint64_t issued, applied, applied_rounds;
+    uint64_t issued, applied, applied_rounds;     /* applied: by all shards */
+    uint64_t applied_by[ECHI_SHARDS_MAX], rounds_by[ECHI_SHARDS_MAX];   /* the same of each; with one shard the first is not kept */
     int n_out, n_again;                           /* in out[] and again[] */
     struct echi_ranks hungry;                     /* workers that hold fewer leases than they may; not where rounds are dealt */
     uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group;
@@ -348,8 +349,14 @@ struct echi_coordinator {
     uint32_t longer[ECHI_WORLD_MAX];              /* the lease with which that grew for the last time */
     uint16_t out_of[ECHI_WORLD_MAX];              /* the first of them in out[]; ECHI_NO_LEASE */
     /* As many as are counted above. */
-    struct { struct echi_lease lease; bool asked, earlier; uint16_t next; } out[ECHI_LEASES_OUT_MAX];   /* asked: its owner, whether it
-                                                     is in; earlier: of its worker's stay in another group; next: of the same worker */
+    struct {
+        struct echi_lease lease;
+        bool earlier;                             /* of its worker's stay in another group */
+        bool told;                                /* its owners were asked whether it is in */
+        uint64_t in, asked, gone;                 /* shards, a bit each, among those that want it: that have applied it; that have not
+                                                     answered yet; where it never will be */
+        uint16_t next;                            /* of the same worker */
+    } out[ECHI_LEASES_OUT_MAX];
     struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
     struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];

@@ -28,13 +28,15 @@ bool echi_keep_quiet(struct echi_coordinator *c, int64_t now, struct echi_action
     return true;
 }
 
-/* ---- the parts: the weights of the first group, the momentum of each that lives, then both of the head ---- */
+/* ---- the parts: the weights of the first group, shard by shard, the momentum of each that lives, then both of the head ---- */
 
-static int count_parts(const struct echi_plan *p) { return 1 + p->n_groups + (p->separated ? 2 : 0); }
+static int of_owners(const struct echi_plan *p) { return echi_plan_shards(p) * (1 + p->n_groups); }
+static int count_parts(const struct echi_plan *p) { return of_owners(p) + (p->separated ? 2 : 0); }
 
 /* The parts from `part` on that are there. A group whose owner is lost has no momentum any more. */
 static int there_is(const struct echi_plan *p, int part) {
-    while (part > 0 && part <= p->n_groups && !echi_plan_group_lives(p, part - 1)) part++;
+    const int shards = echi_plan_shards(p);
+    while (part >= shards && part < of_owners(p) && !echi_plan_group_lives(p, part / shards - 1)) part++;
     return part;
 }
 
@@ -42,9 +44,10 @@ static int there_is(const struct echi_plan *p, int part) {
  * part where its sender and its flag say. */
 static void ask_next(struct echi_coordinator *c, uint8_t place, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
-    const int part = there_is(p, c->next_part);
-    const bool of_head = part > p->n_groups, weights = part == 0 || part == p->n_groups + 1;
-    const int rank = of_head ? p->head : p->owner_of[part == 0 ? echi_plan_first_group(p) : part - 1];
+    const int part = there_is(p, c->next_part), shards = echi_plan_shards(p);
+    const bool of_head = part >= of_owners(p), weights = part < shards || part == of_owners(p);
+    const int group = part < shards ? echi_plan_first_group(p) : part / shards - 1;
+    const int rank = of_head ? p->head : echi_plan_shard_owner(p, group, part % shards);
     c->next_part = there_is(p, part + 1);
     c->part_from[place] = (uint16_t)rank;
     echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});

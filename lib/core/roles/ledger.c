@@ -38,6 +38,7 @@ static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] &
 static int most_held(const struct echi_coordinator *c, int rank) { return c->plan.strands + c->ahead[rank]; }
 
 void echi_ledger_planned(struct echi_coordinator *c) {
+    for (int k = 0; k < ECHI_SHARDS_MAX; k++) c->applied_by[k] = c->applied;
     for (int r = 0; r < c->plan.world; r++) {
         c->size[r] = c->plan.n[r];
         if (works(&c->plan, r)) echi_ranks_add(&c->hungry, r);
@@ -49,7 +50,8 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     lease.id = c->next_lease++;
     lease.worker = (uint16_t)rank;
     lease.owner = c->plan.owner_of[c->plan.group_of[rank]];
-    c->out[c->n_out].asked = c->out[c->n_out].earlier = false;
+    c->out[c->n_out].earlier = c->out[c->n_out].told = false;
+    c->out[c->n_out].in = c->out[c->n_out].asked = c->out[c->n_out].gone = 0;
     c->out[c->n_out].next = c->out_of[rank];
     c->out_of[rank] = (uint16_t)c->n_out;
     c->out[c->n_out++].lease = lease;
@@ -167,8 +169,8 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     if (c->policy->rounds) {
         deal_again(c, out);
-        /* Nothing is out at a look that must find the same round each time. */
-        const uint64_t most = p->deterministic && c->goal.has_test ? c->next_look : UINT64_MAX;
+        /* Nothing is out at a look that must find the same round each time, or in all shards. */
+        const uint64_t most = (p->deterministic || p->shards) && c->goal.has_test ? c->next_look : UINT64_MAX;
         while (may_issue(c) && c->issued < most && c->next_round < c->applied_rounds + 1 + p->strands)
             deal_round(c, available(c, echi_plan_round(p)), out);
         return;
@@ -244,19 +246,59 @@ static void deal_further_ahead(struct echi_coordinator *c, const struct echi_msg
     echi_ranks_add(&c->hungry, rank);
 }
 
+/* The shards that this lease's gradients go to. */
+static uint64_t wanted(const struct echi_coordinator *c, const struct echi_lease *l) {
+    return l->shards ? l->shards : echi_plan_all_shards(&c->plan);
+}
+
+/* This shard has applied a lease, and with it the lease's round. */
+static void count_in(struct echi_coordinator *c, const struct echi_lease *l, int shard) {
+    c->applied_by[shard] += l->n;
+    if (c->rounds_by[shard] <= l->round) c->rounds_by[shard] = (uint64_t)l->round + 1;
+    c->applied_rounds = c->rounds_by[0];
+    if (c->plan.shards == 0) {
+        c->applied += l->n;   /* what is lost with an owner is taken off again */
+        return;
+    }
+    c->applied = c->applied_by[0];
+    for (int k = 1; k < c->plan.shards; k++) {
+        if (c->applied_by[k] < c->applied) c->applied = c->applied_by[k];
+        if (c->rounds_by[k] < c->applied_rounds) c->applied_rounds = c->rounds_by[k];
+    }
+}
+
+/* Is an entry behind us? Shards that will never have it get its samples again, as soon as all have answered: the others may be waiting for
+ * what they lack of another lease, in a round that is whole at none of them. */
+static void settle(struct echi_coordinator *c, int at) {
+    struct echi_lease *l = &c->out[at].lease;
+    const uint64_t all = wanted(c, l), gone = c->out[at].gone;
+    if (c->out[at].asked) return;
+    if (gone) {
+        struct echi_lease part = *l;
+        part.shards = c->plan.shards ? gone : 0;
+        put_again(c, &part);
+        c->out[at].gone = 0;
+        l->shards = all & ~gone;
+    }
+    if (c->out[at].in == (all & ~gone)) forget(c, at);
+}
+
 bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner) {
     struct echi_lease *l = &m->lease;
-    if (l->worker >= c->plan.world) return false;
+    const int shard = echi_plan_shard_owned(&c->plan, owner), lead = c->plan.shards ? c->plan.owner_of[0] : owner;
+    if (l->worker >= c->plan.world || shard < 0) return false;
     for (int i = c->out_of[l->worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
         const struct echi_lease *o = &c->out[i].lease;
-        if (o->id != l->id || o->owner != owner) continue;
+        const uint64_t bit = 1ull << shard;
+        if (o->id != l->id || o->owner != lead || !(wanted(c, o) & ~(c->out[i].in | c->out[i].gone) & bit)) continue;
         *l = *o;
-        c->applied += l->n;
-        if (c->applied_rounds <= l->round) c->applied_rounds = (uint64_t)l->round + 1;   /* a round is applied whole */
+        count_in(c, l, shard);
         keep(c, o, m->version);
         release(c, owner, m->acked);
         deal_further_ahead(c, m);
-        forget(c, i);
+        c->out[i].in |= bit;
+        c->out[i].asked &= ~bit;   /* that is the answer */
+        settle(c, i);
         return true;
     }
     return false;
@@ -267,17 +309,27 @@ bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner) {
 void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out) {
     for (int i = 0; i < c->n_out; i++) {
         const struct echi_lease *l = &c->out[i].lease;
-        if (c->out[i].asked || !c->plan.lost[l->worker] || c->plan.lost[l->owner]) continue;
-        c->out[i].asked = true;
-        echi_act_send(out, l->owner, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_REVOKE)->msg.lease = *l;
+        const uint64_t left = wanted(c, l) & ~(c->out[i].in | c->out[i].gone);
+        if (c->out[i].told || !c->plan.lost[l->worker] || c->plan.lost[l->owner]) continue;
+        c->out[i].told = true;
+        c->out[i].asked = left;
+        for (int k = 0; k < echi_plan_shards(&c->plan); k++) {
+            if (!(left >> k & 1)) continue;
+            const int owner = k ? c->plan.shard_owner[k] : l->owner;
+            echi_act_send(out, owner, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_REVOKE)->msg.lease = *l;
+        }
     }
 }
 
-void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, bool in) {
-    for (int i = 0; i < c->n_out; i++) {
-        if (c->out[i].lease.id != l->id || !c->out[i].asked || in) continue;
-        put_again(c, &c->out[i].lease);
-        return forget(c, i);
+void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, int owner, bool in) {
+    const int shard = echi_plan_shard_owned(&c->plan, owner);
+    for (int i = 0; i < c->n_out && shard >= 0; i++) {
+        const uint64_t bit = 1ull << shard;
+        if (c->out[i].lease.id != l->id || !(c->out[i].asked & bit)) continue;
+        c->out[i].asked &= ~bit;
+        if (!in) c->out[i].gone |= bit;
+        settle(c, i);
+        return;
     }
 }
 

@@ -14,8 +14,9 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     o->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
     o->group = group;
-    o->parts = echi_post_parts(setup, ECHI_KIND_PUSH);
-    o->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS);
+    o->shard = echi_plan_shard_owned(&setup->plan, setup->rank);
+    o->parts = echi_post_parts(setup, ECHI_KIND_PUSH, setup->rank);
+    o->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS, setup->rank);
     o->state_sending = -1;
     o->least = UINT32_MAX;
     for (int r = 0; r < setup->plan.world; r++) {
@@ -89,7 +90,7 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
     for (int i = 0; i < o->weight_parts; i++) {
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
         a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
-        a->msg.part = (uint16_t)echi_post_part(o->setup, ECHI_KIND_WEIGHTS, i);
+        a->msg.part = (uint16_t)echi_post_part(o->setup, ECHI_KIND_WEIGHTS, o->setup->rank, i);
         a->msg.version = o->version;
         a->msg.samples = o->samples;
         a->msg.members = o->joined[rank];
@@ -427,12 +428,17 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
     return l->round < o->version;
 }
 
+/* Is it for this owner? A lease names the owner of shard 0. */
+static bool is_mine(const struct echi_owner *o, const struct echi_lease *l) {
+    return o->shard == 0 ? l->owner == o->setup->rank && echi_lease_wanted(l, 0)
+                         : l->owner == plan_of(o)->owner_of[o->group] && echi_lease_wanted(l, o->shard);
+}
+
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &e->msg->lease;
     const struct echi_push *p = &o->push[e->from];
-    const int next = echi_post_part(o->setup, ECHI_KIND_PUSH, p->parts_in);
-    if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))
-        return false;
+    const int next = echi_post_part(o->setup, ECHI_KIND_PUSH, o->setup->rank, p->parts_in);
+    if (!o->started || !o->known[e->from] || l->worker != e->from || !is_mine(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
     if (p->whole || e->msg->part != next || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
     return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
@@ -478,7 +484,7 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
         a->msg.lease = *l;
         a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
-        if (a->msg.flag == ECHI_REVOKED_OUT) echi_norms_revoke(o, l);
+        if (a->msg.flag == ECHI_REVOKED_OUT && o->shard == 0) echi_norms_revoke(o, l);
     } else {
         echi_states_last(o, m->group, m->peer, out);
     }
@@ -585,7 +591,7 @@ static void on_start(struct echi_owner *o, struct echi_actions *out) {
     if (plan_of(o)->resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0});
     for (int i = 0; i < o->workers; i++)
         echi_act_post(out, o->worker[i], ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, o->worker[i]});
-    for (int i = 0; i < o->workers && o->setup->norms > 0; i++)
+    for (int i = 0; i < o->workers && o->setup->norms > 0 && o->shard == 0; i++)
         echi_act_post(out, o->worker[i], ECHI_KIND_NORM, (struct echi_slot){ECHI_SLOT_OWNER_NORM, o->worker[i]});
     for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;
 }

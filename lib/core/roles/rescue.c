@@ -99,7 +99,8 @@ static bool ask(struct echi_coordinator *c, struct echi_actions *out) {
         if (c->part_from[place] != ECHI_NO_RANK && !p->lost[c->part_from[place]]) return false;
     if (c->waits_for > 0 || c->rescue.asked) return false;
     c->rescue.asked = true;
-    if (!c->rescue.trunk && !echi_plan_group_lives(p, first)) return !ask_workers(c, out) && nothing_newer(c);
+    /* Of several shards, some may be a round further on: each worker has all parts of one round. */
+    if (!c->rescue.trunk && (p->shards || !echi_plan_group_lives(p, first))) return !ask_workers(c, out) && nothing_newer(c);
     ask_head(c, out);
     if (!c->rescue.trunk) ask_trunk(c, p->owner_of[first], ECHI_ROLE_OWNER, out);
     return false;

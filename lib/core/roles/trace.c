@@ -433,6 +433,9 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
     echi_put8(w, s->sync_norm);
+    echi_put16(w, (uint16_t)s->shards);
+    echi_put8(w, s->shard_rank_given);
+    for (int k = 0; k < s->shards && s->shard_rank_given; k++) echi_put16(w, s->shard_rank[k]);
     echi_put8(w, (uint8_t)s->codec);
     echi_put8(w, (uint8_t)s->ratios);
     echi_put64(w, s->params);
@@ -482,6 +485,13 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
     s->sync_norm = echi_get8(r) != 0;
+    s->shards = echi_get16(r);
+    s->shard_rank_given = echi_get8(r) != 0;
+    if (s->shards > (s->shard_rank_given ? ECHI_SHARDS_MAX : ECHI_WORLD_MAX)) r->ok = false;
+    for (int k = 0; r->ok && k < s->shards && s->shard_rank_given; k++) {
+        s->shard_rank[k] = echi_get16(r);
+        if (s->shard_rank[k] >= world) r->ok = false;
+    }
     const uint8_t codec = echi_get8(r), ratios = echi_get8(r);
     if (codec >= ECHI_CODECS || ratios >= ECHI_RATIOS) r->ok = false;
     s->codec = (enum echi_codec)codec;

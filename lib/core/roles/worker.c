@@ -13,9 +13,10 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
-    w->parts = echi_post_parts(setup, ECHI_KIND_PUSH);
-    w->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
+    w->parts = echi_parts_before(&setup->plan.parts, setup->cut);
+    w->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS, w->owner);
+    for (int k = 1; k < setup->plan.shards; k++) w->weight_parts += echi_post_parts(setup, ECHI_KIND_WEIGHTS, setup->plan.shard_owner[k]);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
 }
@@ -171,19 +172,42 @@ static bool next_is_ready(const struct echi_worker *w, const struct echi_strand 
     return true;
 }
 
-/* Gradients travel from the last part to the first, so that the owner can post their places in that order. The first
- * part goes last and carries the step's loss, so it waits for the end of the step (`done`). */
+/* Who gets this part of a push: the lease's owner, or of several the one that owns it. */
+static int owner_of_part(const struct echi_worker *w, const struct echi_lease *l, int part) {
+    const struct echi_plan *p = &w->setup->plan;
+    return p->shards ? echi_plan_part_owner(p, p->group_of[l->worker], part) : l->owner;
+}
+
+static bool is_wanted(const struct echi_worker *w, const struct echi_lease *l, int part) {
+    return echi_lease_wanted(l, w->setup->plan.parts.part[part].shard);
+}
+/* The part of a push that goes last. */
+static int last_part(const struct echi_worker *w, const struct echi_lease *l) {
+    int part = 0;
+    while (part + 1 < w->parts && !is_wanted(w, l, part)) part++;
+    return part;
+}
+
+/* Gradients travel from the last part to the first, so that the owner can post their places in that order. The part that goes last, the
+ * first as a rule, carries the step's loss, so it waits for the end of the step (`done`): no round is whole, and no weights are answered,
+ * while a step of it is still computed. What a shard has is not sent there again. */
 static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out) {
+    const int last = last_part(w, &s->lease);
     if (s->abandoned) return;
-    while (s->next_part >= 0 && (done || s->next_part > 0) && next_is_ready(w, s)) {
-        struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
+    while (s->next_part >= 0 && (done || s->next_part > last) && next_is_ready(w, s)) {
+        if (!is_wanted(w, &s->lease, s->next_part)) {
+            s->next_part--;
+            continue;
+        }
+        const int to = owner_of_part(w, &s->lease, s->next_part);
+        struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
         a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
         a->msg.lease = s->lease;
         a->msg.part = (uint16_t)s->next_part;
         a->msg.flag = holds_another(w, s);
         if (s->joined == w->joined) w->entered = a->msg.flag;
         a->msg.members = s->joined;
-        if (done && s->next_part == 0) tell_times(w, (uint64_t)now, &a->msg);
+        if (done && s->next_part == last) tell_times(w, (uint64_t)now, &a->msg);
         a->msg.version = s->version;
         a->msg.samples = s->samples;
         a->msg.head = s->head;
@@ -219,10 +243,14 @@ static void on_lease(struct echi_worker *w, const struct echi_event *e, struct e
     if (!w->entered && !w->arriving) say_enter(w, l, out);
 }
 
-/* A place for weights of this node, which is posted again until that node is lost: what is posted cannot be taken back. */
+/* A place for weights of this node, and of those that own shards beside it, which is posted again until that node is lost: what is posted
+ * cannot be taken back. */
 static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    const struct echi_slot place = {coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot};
     w->posted[slot] = owner;
-    echi_act_post(out, owner, ECHI_KIND_WEIGHTS, (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot});
+    echi_act_post(out, owner, ECHI_KIND_WEIGHTS, place);
+    for (int k = 1; k < p->shards; k++) echi_act_post(out, p->shard_owner[k], ECHI_KIND_WEIGHTS, place);
 }
 
 /* The step that was begun for an owner that is lost is over. */
@@ -272,28 +300,42 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
     else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
 }
 
-/* The parts of one answer come one behind the other. */
-bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_msg *m, struct echi_actions *out) {
+/* The parts of one answer come from each owner one behind the other, from several owners as it may be. */
+bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
     struct echi_coming *c = &w->coming[place];
+    const int shard = echi_plan_shard_owned(&w->setup->plan, e->from);
     const bool same = m->version == c->version && m->samples == c->samples && m->members == c->members;
-    if (m->part != echi_post_part(w->setup, ECHI_KIND_WEIGHTS, c->in) || (c->in > 0 && !same)) {
+    if (shard < 0 || m->part != echi_post_part(w->setup, ECHI_KIND_WEIGHTS, e->from, c->of[shard]) || (c->in > 0 && !same)) {
         echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is none of those before it: do all nodes run the same version?");
         return false;
     }
-    *c = (struct echi_coming){(uint16_t)(c->in + 1), m->members, m->version, m->samples};
+    c->in++;
+    c->of[shard]++;
+    c->members = m->members;
+    c->version = m->version;
+    c->samples = m->samples;
     if (c->in < w->weight_parts) return false;
     c->in = 0;
+    memset(c->of, 0, sizeof c->of);
     return true;
+}
+
+/* May weights come from there into a place that was posted for an owner? */
+static bool posted_for(const struct echi_worker *w, uint16_t owner, int from) {
+    const struct echi_plan *p = &w->setup->plan;
+    return owner == from || (p->shards && owner != ECHI_NO_RANK && echi_plan_shard_owned(p, from) > 0);
 }
 
 /* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (e->slot.index >= ECHI_WORKER_PLACES || w->posted[e->slot.index] != e->from)
+    if (e->slot.index >= ECHI_WORKER_PLACES || !posted_for(w, w->posted[e->slot.index], e->from))
         return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     const uint8_t slot = (uint8_t)e->slot.index;
-    if (!echi_worker_has_weights(w, slot, m, out)) return;
-    if (e->from != w->owner || m->members != w->joined) return post(w, slot, e->from, out);
+    const uint16_t owner = w->posted[slot];
+    if (!echi_worker_has_weights(w, slot, e, out)) return;
+    if (owner != w->owner || m->members != w->joined) return post(w, slot, owner, out);
     if (!coded(w)) {
         w->posted[slot] = ECHI_NO_RANK;
         return take_weights(w, m->version, m->samples, slot, out);
@@ -434,7 +476,7 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         if (w->posted[i] != e->from) continue;
         w->posted[i] = ECHI_NO_RANK;
-        w->coming[i].in = 0;
+        w->coming[i] = (struct echi_coming){0};
     }
     bool owned = e->from == w->owner;
     for (int i = 0; i < p->strands; i++) {

@@ -152,7 +152,7 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     struct echi_strand *s = &w->strand[0];
     struct echi_delta *d = held(w);
     if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
-    if (!echi_worker_has_weights(w, ARRIVED.index, e->msg, out)) return;
+    if (!echi_worker_has_weights(w, ARRIVED.index, e, out)) return;
     s->version = e->msg->version;
     s->samples = e->msg->samples;
     w->local.fresh = true;

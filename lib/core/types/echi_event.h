@@ -92,11 +92,14 @@ struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type typ
 /* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */
 struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
                                   enum echi_kind kind);
-/* Pushes and weights travel by part, with a message for each in front of the cut; but what is coded is one message of weights. How many
- * messages of this kind a POST has places for, and which part the i-th of them carries: weights from the first on, as forward needs
- * them, gradients from the last, as backward makes them. Of other kinds there is one, which is part 0. */
-int echi_post_parts(const struct echi_setup *setup, enum echi_kind kind);
-int echi_post_part(const struct echi_setup *setup, enum echi_kind kind, int i);
+/* Pushes and weights travel by part, with a message for each that `owner` owns in front of the cut; but what is coded is one message of
+ * weights. How many messages of this kind go to or come from that owner, and which part the i-th of them carries: weights from the first
+ * on, as forward needs them, gradients from the last, as backward makes them; -1 behind the last. Of other kinds there is one, which is
+ * part 0. */
+int echi_post_parts(const struct echi_setup *setup, enum echi_kind kind, int owner);
+int echi_post_part(const struct echi_setup *setup, enum echi_kind kind, int owner, int i);
+/* Whose parts a POST of this kind by `rank`, for messages from `from`, has places for. */
+int echi_post_owner(enum echi_kind kind, int rank, int from);
 void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot);
 void echi_act_fault(struct echi_actions *out, ech_status status, const char *text);
 #endif

@@ -13,11 +13,15 @@ struct echi_lease {
     uint16_t worker, owner;               /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
     uint8_t part;                         /* which of its worker's leases of this round it is, from 0; below ECHI_ROUND_PARTS */
+    uint64_t shards;                      /* only these shards, a bit each, want its gradients: the others have them; 0: all do */
     uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's
                                              statistics in common; 0: it has its own, as a lease that is issued again */
 };
 /* Are its batch-norm statistics exchanged with other workers? */
 static inline bool echi_lease_exchanges(const struct echi_lease *l) { return l->together > l->n; }
+
+/* Does this shard want its gradients? */
+static inline bool echi_lease_wanted(const struct echi_lease *l, int shard) { return l->shards == 0 || (l->shards >> shard & 1); }
 
 /* Does lease a stand before b in the data? */
 static inline bool echi_lease_before(const struct echi_lease *a, const struct echi_lease *b) {

@@ -14,6 +14,7 @@ struct echi_part {
     uint32_t count;
     uint8_t first, last;                  /* it has parameters of these layers and of those between them (layers with parameters, from 0) */
     uint8_t codec;                        /* enum echi_codec: the plan's; with top-k a part is one whole layer */
+    uint8_t shard;                        /* of its group's shards the one that it is in (shards.c); 0 behind the cut */
     uint32_t tolerance;                   /* millionths of its bytes that may be lost on the way; 0 on every transport that exists yet */
 };
 struct echi_parts { uint16_t count; struct echi_part part[ECHI_PARTS_MAX]; };   /* count 0: not made yet */
@@ -33,7 +34,8 @@ enum echi_part_rule {
     ECHI_PART_OTHER_CODEC, ECHI_PART_TOLERATES, ECHI_PART_TOPK_LAYERS,
     ECHI_PART_BEYOND_MODEL, ECHI_PART_MODEL_GOES_ON, /* the model has x parameters */
     ECHI_PART_OTHER_LAYERS,                        /* its parameters are of layers x to y */
-    ECHI_PART_TOPK_SLICE, ECHI_PART_ACROSS_CUT     /* the head's layers begin with x */
+    ECHI_PART_TOPK_SLICE, ECHI_PART_ACROSS_CUT,    /* the head's layers begin with x */
+    ECHI_PART_SHARD_OF_HEAD                        /* the head's layers begin with x */
 };
 struct echi_part_fault { enum echi_part_rule rule; int part; int64_t x, y; };
 
@@ -45,7 +47,7 @@ bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *la
 /* How many of them belong to layers [0, cut). */
 int echi_parts_before(const struct echi_parts *parts, int cut);
 
-#define ECHI_PART_BYTES 11
+#define ECHI_PART_BYTES 12
 #define ECHI_PARTS_BYTES (2 + ECHI_PART_BYTES * ECHI_PARTS_MAX)
 struct echi_reader;
 struct echi_writer;

@@ -56,6 +56,8 @@ struct echi_plan {
     uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
                                              not; BSP: 0 */
+    uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
+    uint16_t shard_owner[ECHI_SHARDS_MAX];   /* their ranks, each once; [0]: owner_of[0]. Beyond `shards` 0 */
     struct echi_parts parts;              /* of the model's parameters; none: the default ones are still to be made (planner/parts.c) */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
@@ -77,7 +79,7 @@ bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
 /* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster; not the
  * reserve. */
 void echi_plan_lose(struct echi_plan *plan, int rank);
-/* The group that rank owns, -1: none; whether a group still has its owner; the fastest that has. */
+/* The group that rank owns, or owns a shard of, -1: none; whether a group still has its owners; the fastest that has. */
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
 bool echi_plan_group_lives(const struct echi_plan *plan, int group);
 int echi_plan_first_group(const struct echi_plan *plan);
@@ -104,7 +106,19 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 
-#define ECHI_PLAN_BYTES(world) (192 + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
+/* ---- shards.c: who owns which part ----
+ * A shard is the set of parts with one owner. A group has one, or as many as `shards` says; shard 0 has part 0, and its owner is
+ * owner_of[group], whom leases name. */
+
+int echi_plan_shards(const struct echi_plan *plan);
+uint64_t echi_plan_all_shards(const struct echi_plan *plan);   /* a bit each */
+/* Of group `group` the rank that owns a shard, or a part; and the shard that a rank owns, -1: none. */
+int echi_plan_shard_owner(const struct echi_plan *plan, int group, int shard);
+int echi_plan_part_owner(const struct echi_plan *plan, int group, int part);
+int echi_plan_shard_owned(const struct echi_plan *plan, int rank);
+
+#define ECHI_PLAN_BYTES(world)                                                                                                    \
+    (193 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-bool echi_lends(int from, int to, enum echi_kind kind) {
-    return from == to && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS);
+bool echi_lends(const struct echi_plan *plan, int from, int to, enum echi_kind kind) {
+    return from == to && plan->shards == 0 && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS);
 }
 
 enum echi_role echi_lender_role(enum echi_kind kind) { return kind == ECHI_KIND_PUSH ? ECHI_ROLE_WORKER : ECHI_ROLE_OWNER; }

@@ -21,7 +21,7 @@ int echi_plan_workers(const struct echi_plan *plan, int group) {
 int echi_plan_group_owned(const struct echi_plan *plan, int rank) {
     for (int g = 0; g < plan->n_groups; g++)
         if (plan->owner_of[g] == rank) return g;
-    return -1;
+    return echi_plan_shard_owned(plan, rank) >= 0 ? 0 : -1;   /* where there are several shards there is one group */
 }
 
 bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role) {
@@ -36,7 +36,11 @@ bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role
     return false;
 }
 
-bool echi_plan_group_lives(const struct echi_plan *plan, int group) { return !plan->lost[plan->owner_of[group]]; }
+bool echi_plan_group_lives(const struct echi_plan *plan, int group) {
+    for (int k = 0; k < echi_plan_shards(plan); k++)
+        if (plan->lost[echi_plan_shard_owner(plan, group, k)]) return false;
+    return true;
+}
 
 int echi_plan_reserve(const struct echi_plan *plan) { return plan->reserve ? plan->n_groups - 1 : -1; }
 
@@ -49,7 +53,8 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
     if (rank == 0 || (plan->separated && plan->head == rank)) return false;
     int owners = 0;
-    for (int g = 0; g < plan->n_groups - plan->reserve; g++) owners += plan->owner_of[g] != rank && echi_plan_group_lives(plan, g);
+    const int owned = echi_plan_group_owned(plan, rank);
+    for (int g = 0; g < plan->n_groups - plan->reserve; g++) owners += g != owned && echi_plan_group_lives(plan, g);
     if (owners == 0) return false;
     const int workers = echi_plan_workers(plan, -1);
     return workers - (!plan->lost[rank] && plan->group_of[rank] != ECHI_NONE) > 0;

@@ -74,6 +74,8 @@ static const uint16_t bodies[ECHI_KINDS] = {
 };
 bool echi_kind_has_body(int kind) { return kind >= 0 && kind < ECHI_KINDS && (kind == ECHI_KIND_PLAN || bodies[kind] > 0); }
 
+enum { LEASE_SHARDS = 2 };   /* beside `again`: the shards follow */
+
 void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
     echi_put32(w, l->epoch);
@@ -83,9 +85,10 @@ void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->round_size);
     echi_put16(w, l->worker);
     echi_put16(w, l->owner);
-    echi_put8(w, l->again);
+    echi_put8(w, (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0)));
     echi_put8(w, l->part);
     echi_put32(w, l->together);
+    if (l->shards) echi_put64(w, l->shards);
 }
 
 void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
@@ -97,9 +100,12 @@ void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
     l->round_size = echi_get32(r);
     l->worker = echi_get16(r);
     l->owner = echi_get16(r);
-    l->again = echi_get8(r);
+    const uint8_t flags = echi_get8(r);
+    l->again = (uint8_t)(flags & ~LEASE_SHARDS);
     l->part = echi_get8(r);
     l->together = echi_get32(r);
+    l->shards = flags & LEASE_SHARDS ? echi_get64(r) : 0;
+    if ((flags & LEASE_SHARDS) && l->shards == 0) r->ok = false;   /* one way of writing it */
 }
 
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room) {
@@ -170,7 +176,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
 /* What the largest message of this kind comes to: the encoding itself says it. */
 uint32_t echi_kind_meta_cap(int kind, int world) {
     if (kind < 0 || kind >= ECHI_KINDS) return 0;
-    struct echi_msg most = {.kind = (uint8_t)kind};
+    struct echi_msg most = {.kind = (uint8_t)kind, .lease.shards = 1};   /* they follow only where there are some */
     uint8_t bytes[ECHI_MSG_MAX];
     memset(most.text, 'x', sizeof most.text - 1);
     const uint32_t marks = fields[kind] & F_MARKS ? ECHI_MARK_BYTES * (uint32_t)world : 0;
@@ -216,6 +222,7 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     const uint8_t from = p->moved_from[l->worker];   /* steps that had begun */
     if (l->owner != p->owner_of[p->group_of[l->worker]] && (from == 0 || l->owner != p->owner_of[from - 1])) return false;
     if (l->n < 1 || l->n > echi_plan_room(p, l->worker) || l->part >= ECHI_ROUND_PARTS) return false;
+    if (l->shards & ~echi_plan_all_shards(p)) return false;
     if (l->together && (!p->sync_norm || l->again || l->together < l->n || l->together > l->round_size)) return false;
     /* Only what is left at the end of an epoch may be less than a granule. */
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
@@ -232,6 +239,26 @@ static bool codec_valid(const struct echi_plan *p) {
     for (int g = 0; g < p->n_groups; g++)
         if (topk ? p->base[g] < 1 || p->base[g] > ECHI_RATIO_ONE : p->base[g] != 0) return false;
     return true;
+}
+
+/* Owners of shards are different nodes, and each has parts. */
+static bool shards_valid(const struct echi_plan *p) {
+    uint64_t with_parts = 0;
+    for (int i = 0; i < p->parts.count; i++) {
+        if (p->parts.part[i].shard >= echi_plan_shards(p)) return false;
+        with_parts |= 1ull << p->parts.part[i].shard;
+    }
+    for (int k = p->shards; k < ECHI_SHARDS_MAX; k++)
+        if (p->shard_owner[k] != 0) return false;
+    if (p->shards == 0) return true;
+    if (p->shards < 2 || p->shards > ECHI_SHARDS_MAX || p->sync != ECHI_SYNC_BSP || p->codec != ECHI_CODEC_DENSE) return false;
+    if (p->shard_owner[0] != p->owner_of[0] || (p->parts.count && p->parts.part[0].shard != 0)) return false;
+    for (int k = 0; k < p->shards; k++) {
+        if (p->shard_owner[k] >= p->world) return false;
+        for (int other = 0; other < k; other++)
+            if (p->shard_owner[k] == p->shard_owner[other]) return false;
+    }
+    return p->parts.count == 0 || with_parts == echi_plan_all_shards(p);
 }
 
 static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN */
@@ -268,6 +295,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
             if (p->owner_of[g] == p->owner_of[h]) return false;
+    if (!shards_valid(p)) return false;
     uint64_t sum = 0, steps = 0;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
@@ -360,6 +388,8 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
         echi_put_f64(&w, p->outer_momentum);
         for (int r = 0; r < p->world; r++) echi_put16(&w, (uint16_t)p->inner[r]);
     }
+    echi_put8(&w, p->shards);
+    for (int k = 0; k < p->shards; k++) echi_put16(&w, p->shard_owner[k]);
     echi_parts_put(&w, &p->parts);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
@@ -403,6 +433,9 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
         p->outer_momentum = echi_get_f64(&r);
         for (int i = 0; i < p->world; i++) p->inner[i] = echi_get16(&r);
     }
+    p->shards = echi_get8(&r);
+    if (p->shards > ECHI_SHARDS_MAX) return false;
+    for (int k = 0; k < p->shards; k++) p->shard_owner[k] = echi_get16(&r);
     echi_parts_get(&r, &p->parts);
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }

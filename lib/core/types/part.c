@@ -51,6 +51,7 @@ bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *la
         if (p->first != first || p->last != last) return refuse(out, ECHI_PART_OTHER_LAYERS, i, (uint64_t)first, (uint64_t)last);
         if (p->codec == ECHI_CODEC_TOPK && p->count != layers->params[first]) return refuse(out, ECHI_PART_TOPK_SLICE, i, 0, 0);
         if (separated && first < layers->cut && last >= layers->cut) return refuse(out, ECHI_PART_ACROSS_CUT, i, layers->cut, 0);
+        if (separated && first >= layers->cut && p->shard != 0) return refuse(out, ECHI_PART_SHARD_OF_HEAD, i, layers->cut, 0);
     }
     if (end_of(&parts->part[parts->count - 1]) < all) return refuse(out, ECHI_PART_MODEL_GOES_ON, parts->count - 1, all, 0);
     return true;
@@ -70,6 +71,7 @@ void echi_parts_put(struct echi_writer *w, const struct echi_parts *parts) {
         echi_put8(w, p->first);
         echi_put8(w, p->last);
         echi_put8(w, p->codec);
+        echi_put8(w, p->shard);
         echi_put32(w, p->tolerance);
     }
 }
@@ -86,6 +88,7 @@ void echi_parts_get(struct echi_reader *r, struct echi_parts *out) {
         p->first = echi_get8(r);
         p->last = echi_get8(r);
         p->codec = echi_get8(r);
+        p->shard = echi_get8(r);
         p->tolerance = echi_get32(r);
         at = end_of(p);
     }

@@ -108,7 +108,7 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
 }
 
 static void post_named(struct echi_node *n, const struct echi_action *a, enum echi_role role, int name, size_t at, size_t len) {
-    const bool borrows = echi_lends(a->to, n->rank, (enum echi_kind)a->kind);   /* then it has no memory of its own */
+    const bool borrows = echi_lends(&n->setup.plan, a->to, n->rank, (enum echi_kind)a->kind);   /* then it has no memory of its own */
     size_t room;
     uint8_t *base = borrows ? NULL : echi_exec_slot(n->exec, a->slot, &room);
     struct ech_error why;
@@ -159,8 +159,9 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     };
     const bool of_head = a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM;
     const enum echi_kind kind = (enum echi_kind)a->kind;
-    for (int i = 0; i < echi_post_parts(&n->setup, kind); i++) {
-        m.part = (uint16_t)echi_post_part(&n->setup, kind, i);
+    const int owner = echi_post_owner(kind, n->rank, a->to);
+    for (int i = 0; i < echi_post_parts(&n->setup, kind, owner); i++) {
+        m.part = (uint16_t)echi_post_part(&n->setup, kind, owner, i);
         echi_node_extent(n, a->kind, &m, of_head, &at, &len);
         post_named(n, a, (enum echi_role)role[a->slot.kind], echi_msg_name(&m), at, len);
     }

@@ -7,6 +7,7 @@
 #include "echi_error.h"
 #include "echi_ratio.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +133,20 @@ static void log_plan(struct echi_node *n) {
             if (p->group_of[r] == g && at + 24 < sizeof list)
                 at += (size_t)snprintf(list + at, sizeof list - at, p->inner[r] ? "%s%d (%u x %u)" : "%s%d (%u)", at ? ", " : "", r,
                                        p->n[r], p->inner[r]);
-        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d", g,
-                        p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list, p->separated ? "trunk" : "weights", p->owner_of[g]);
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d%s", g,
+                        p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list, p->separated ? "trunk" : "weights", p->owner_of[g],
+                        p->shards ? " and others" : "");
+    }
+    for (int k = 0; k < p->shards; k++) {
+        uint64_t count = 0;
+        int parts = 0;
+        for (int i = 0; i < p->parts.count; i++) {
+            if (p->parts.part[i].shard != k || p->parts.part[i].first >= n->setup.cut) continue;
+            count += p->parts.part[i].count;
+            parts++;
+        }
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: shard %d: %d parts, %" PRIu64 " parameters, owned by rank %d", k, parts, count,
+                        p->shard_owner[k]);
     }
     if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
@@ -303,9 +316,9 @@ static struct echi_slot place_of(const struct echi_node *n, int from, const stru
     if (n->role.coordinator->writing) return (struct echi_slot){0};
     if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     if (m->flag == ECHI_PARAMS_MOMENTUM && m->from_role == ECHI_ROLE_HEAD) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 1};
-    for (int g = 0; m->flag == ECHI_PARAMS_MOMENTUM && g < p->n_groups; g++)
-        if (p->owner_of[g] == from) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)};
-    return (struct echi_slot){0};
+    const int group = echi_plan_group_owned(p, from);
+    if (m->flag != ECHI_PARAMS_MOMENTUM || group < 0) return (struct echi_slot){0};
+    return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + group)};
 }
 
 /* Puts a part of the weights or of the momentum in its place. When the run cannot go on parts of a checkpoint may still come. */
@@ -315,7 +328,7 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
     if (!to || e->payload_len != len) return false;
-    memcpy(to + at, e->payload, len);
+    echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);
     return true;
 }
 
@@ -374,7 +387,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)e->peer, .msg = &m, .bytes = e->meta + 2,
         .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
-    if (echi_lends(e->peer, n->rank, (enum echi_kind)e->kind))
+    if (echi_lends(&n->setup.plan, e->peer, n->rank, (enum echi_kind)e->kind))
         echi_loans_begin(&n->role.loans, (enum echi_kind)e->kind, event.slot, echi_node_slot(echi_wire_lender(n->wire, e)));
     echi_node_event(n, (enum echi_role)m.to_role, &event);
 }

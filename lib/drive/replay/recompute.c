@@ -74,7 +74,7 @@ static ech_status send(struct run *x, struct node *n, const struct echi_traced_a
     if (echi_kind_has_payload(m->kind) && !extent(x, n, m, a->action.slot, &at, &len, &base))
         return fail_at(x, n, ECH_E_MISMATCH, "it sends from a slot that this node does not have");
     if (len) len = echi_job_length(&n->setup.plan, m->kind, base + at, len);
-    const size_t copied = echi_lends(n->recording->about.rank, a->action.to, (enum echi_kind)m->kind) ? 0 : len;
+    const size_t copied = echi_lends(&n->setup.plan, n->recording->about.rank, a->action.to, (enum echi_kind)m->kind) ? 0 : len;
     struct flight *f = malloc(sizeof *f + copied);
     if (!f) return echi_fail_memory(x->err, "replay.compute", "a message");
     *f = (struct flight){.meta = a->meta, .meta_len = a->meta_len, .at = at, .len = len, .slot = a->action.slot};
@@ -108,13 +108,14 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
      * checkpoint go into a file. */
     const bool part = t->role == ECHI_ROLE_COORDINATOR;
     if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
-    const bool lent = echi_lends(t->event.from, n->recording->about.rank, (enum echi_kind)t->event.msg->kind);
+    const bool lent = echi_lends(&n->setup.plan, t->event.from, n->recording->about.rank, (enum echi_kind)t->event.msg->kind);
     const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : t->event.slot;
     if (lent) echi_loans_begin(&n->role.loans, (enum echi_kind)t->event.msg->kind, to, f->slot);
     if (!extent(x, n, t->event.msg, to, &at, &len, &base) || f->len > len ||
         (f->len < len && !echi_job_coded(&n->setup.plan, t->event.msg->kind)))
         return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
-    if (!lent) memcpy(base + at, f->payload, f->len);   /* a coded one is as long as it says */
+    if (part) echi_job_take_params(x->job, &n->setup.plan, t->event.from, t->event.msg, f->payload, base);
+    else if (!lent) memcpy(base + at, f->payload, f->len);   /* a coded one is as long as it says */
     x->payloads++;
     return ECH_OK;
 }

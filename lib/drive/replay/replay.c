@@ -132,8 +132,8 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
         return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, a->kind, a->slot), 1);
     case ECHI_ACTION_POST:
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to receive into", false;
-        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), 
-                   echi_post_parts(&s->setup, (enum echi_kind)a->kind));
+        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot),
+                   echi_post_parts(&s->setup, (enum echi_kind)a->kind, echi_post_owner((enum echi_kind)a->kind, s->setup.rank, a->to)));
     case ECHI_ACTION_COMPUTE:
         if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
         return owe(s, owed_task(&a->task), 1);

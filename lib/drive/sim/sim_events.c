@@ -108,17 +108,16 @@ static void noticed(struct echi_sim *s, int rank) {
 /* ---------------------------------------------------------------- messages */
 
 /* A part of the weights for a look, from the place where it came in to its place among all. */
-static void place_params(struct echi_sim *s, const struct echi_flight *f) {
+static void place_params(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m) {
     struct echi_exec *x = s->node[0].exec;
     if (!s->real) return;
     const uint8_t *from = echi_exec_slot(x, f->place, NULL);
-    uint8_t *to = echi_sim_params(s);
-    memcpy(to + f->at, from + f->at, f->len);
+    echi_job_take_params(s->job, &s->node[0].setup.plan, f->from, m, from + f->at, echi_sim_params(s));
 }
 
 static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
     struct echi_times times;
-    if (m->kind == ECHI_KIND_PARAMS) place_params(s, f);
+    if (m->kind == ECHI_KIND_PARAMS) place_params(s, f, m);
     if (m->kind != ECHI_KIND_MEASURED || !echi_times_decode(body, len, &times)) return;
     echi_report_times(s->report, f->from, &times);
 }
@@ -137,14 +136,14 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
     if (m.to_role == ECHI_ROLE_COORDINATOR) to_coordinator(s, f, &m, meta + 2, f->meta_len - 2);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2,
                            .slot = f->place};
-    if (echi_lends(f->from, f->to, (enum echi_kind)f->kind))
+    if (echi_lends(&s->node[f->to].setup.plan, f->from, f->to, (enum echi_kind)f->kind))
         echi_loans_begin(&s->node[f->to].role.loans, (enum echi_kind)f->kind, f->place, f->slot);
     echi_sim_event(s, f->to, (enum echi_role)m.to_role, &e);
 }
 
 static void on_sent(struct echi_sim *s, uint32_t id) {
     const struct echi_flight *f = echi_records_at(&s->flights, id);
-    if (!f->payload || s->node[f->from].dead || echi_lends(f->from, f->to, (enum echi_kind)f->kind)) return;
+    if (!f->payload || s->node[f->from].dead || echi_lends(&s->node[f->to].setup.plan, f->from, f->to, (enum echi_kind)f->kind)) return;
     struct echi_event e = {.type = ECHI_EVENT_SENT, .from = f->to, .kind = f->kind, .slot = f->slot};
     echi_sim_event(s, f->from, (enum echi_role)f->role, &e);
 }

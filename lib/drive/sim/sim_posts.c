@@ -70,7 +70,7 @@ void echi_sim_count(struct echi_sim *s, const struct echi_flight *f) {
 
 /* Both slots are this message's from the send and the post on, until SENT and MESSAGE: so one copy will do, at any time between. */
 static void copy(const struct echi_sim *s, const struct echi_flight *f) {
-    if (!s->real || echi_lends(f->from, f->to, (enum echi_kind)f->kind)) return;
+    if (!s->real || echi_lends(&s->node[f->to].setup.plan, f->from, f->to, (enum echi_kind)f->kind)) return;
     const uint8_t *from = echi_exec_slot(s->node[f->from].exec, f->slot, NULL);
     uint8_t *to = echi_exec_slot(s->node[f->to].exec, f->place, NULL);
     if (from && to) memcpy(to + f->at, from + f->at, f->len);
@@ -128,7 +128,8 @@ void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
     if (s->node[rank].role.gone[a->to]) return;
     if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;   /* one frame grants all that is posted at once */
     const enum echi_kind kind = (enum echi_kind)a->kind;
-    for (int i = 0; i < echi_post_parts(setup, kind); i++) post_named(s, rank, a, echi_post_part(setup, kind, i));
+    const int owner = echi_post_owner(kind, rank, a->to);
+    for (int i = 0; i < echi_post_parts(setup, kind, owner); i++) post_named(s, rank, a, echi_post_part(setup, kind, owner, i));
 }
 
 /* `rank` and the lost node have this channel no more: places are free, and what it holds from the lost node is gone. */

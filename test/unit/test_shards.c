@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shards: which plans have them, how parts are dealt to their owners, and which floats a rank keeps then. What the roles make of them:
+ * test_sched_roles.c and the seeds. */
+#include "echi_plan_file.h"
+#include "echi_planner.h"
+#include "echi_random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "bsp_plan.h"
+
+enum { LAYERS = 12, WORLD = 6 };
+static const uint32_t equal[WORLD] = {4, 4, 4, 4, 4, 4};
+
+static struct echi_times times[ECHI_WORLD_MAX];
+static struct echi_wishes wishes;
+
+/* Rank r takes 1 + (r + 2) % WORLD tenths: rank 4 is the fastest, then 5, 0, 1, ... */
+static void wish(int shards) {
+    memset(&wishes, 0, sizeof wishes);
+    wishes.world = WORLD;
+    wishes.shards = shards;
+    wishes.layers.count = wishes.layers.cut = LAYERS;
+    for (int i = 0; i < LAYERS; i++) wishes.layers.params[i] = 100000u + 10000u * (uint32_t)i;
+    for (int r = 0; r < WORLD; r++) {
+        times[r] = (struct echi_times){.count = 2, .n = {1, 64}};
+        for (int i = 0; i < 2; i++) times[r].trunk[i] = 0.1 * (1 + (r + 2) % WORLD) * times[r].n[i];
+    }
+}
+
+static struct echi_plan divided(int shards) {
+    struct echi_plan p = bsp_plan(WORLD, equal);
+    wish(shards);
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, &p);
+    assert_true(echi_plan_valid(&p));
+    return p;
+}
+
+static void the_fastest_own_about_as_much_each(void **state) {
+    (void)state;
+    static const uint16_t expected[WORLD] = {0, 4, 5, 1, 2, 3};   /* the owner that the plan has, then by speed */
+    for (int shards = 2; shards <= WORLD; shards++) {
+        const struct echi_plan p = divided(shards);
+        uint64_t has[WORLD] = {0}, all = 0, largest = 0;
+        int same = 0;
+        assert_int_equal(p.shards, shards);
+        assert_memory_equal(p.shard_owner, expected, (size_t)shards * sizeof expected[0]);
+        for (int i = 0; i < p.parts.count; i++) {
+            has[p.parts.part[i].shard] += p.parts.part[i].count;
+            all += p.parts.part[i].count;
+            if (p.parts.part[i].count > largest) largest = p.parts.part[i].count;
+            same += i > 0 && p.parts.part[i].shard == p.parts.part[i - 1].shard;
+        }
+        assert_int_equal(p.parts.part[0].shard, 0);
+        assert_true(same <= 1);   /* consecutive parts go to different owners, as a rule */
+        const uint64_t even = all / (uint64_t)shards;
+        for (int k = 0; k < shards; k++) assert_true(has[k] + largest >= even && has[k] <= even + largest);
+        plan_comes_back(&p);
+    }
+}
+
+static void who_was_named_owns(void **state) {
+    (void)state;
+    struct echi_plan p = bsp_plan(WORLD, equal);
+    wish(3);
+    wishes.shard_rank_given = true;
+    wishes.shard_rank[0] = 3, wishes.shard_rank[1] = 0, wishes.shard_rank[2] = 5;
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, &p);
+    assert_true(echi_plan_valid(&p) && p.shards == 3 && p.owner_of[0] == 3 && p.shard_owner[1] == 0 && p.shard_owner[2] == 5);
+    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_hosts(&p, r, ECHI_ROLE_OWNER), r == 0 || r == 3 || r == 5);
+    for (int r = 1; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 3 && r != 5);
+    /* Of those that are gone before there is a plan none owns, and one alone owns all. */
+    p = bsp_plan(WORLD, equal);
+    wishes.absent[3] = wishes.absent[5] = true;
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, &p);
+    assert_true(echi_plan_valid(&p) && p.shards == 0 && p.owner_of[0] == 0);
+}
+
+/* No more shards than parts, none for one node, and none where they are not built. */
+static void shards_are_as_many_as_can_be(void **state) {
+    (void)state;
+    struct echi_plan p = bsp_plan(WORLD, equal);
+    wish(6);
+    wishes.layers.count = wishes.layers.cut = 1;
+    wishes.layers.params[0] = 3;
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, &p);
+    assert_true(echi_plan_valid(&p) && p.shards == 3 && p.parts.count == 3);
+    p = bsp_plan(WORLD, equal);
+    wishes.layers.params[0] = 1;
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, &p);
+    assert_true(echi_plan_valid(&p) && p.shards == 0 && p.parts.count == 1);
+    for (int how = 0; how < 2; how++) {
+        p = bsp_plan(WORLD, equal);
+        wish(3);
+        if (how == 0) p.sync = ECHI_SYNC_ASP;
+        else p.codec = ECHI_CODEC_TOPK;
+        echi_plan_divide(&wishes, times, &p);
+        assert_int_equal(p.shards, 0);
+    }
+}
+
+static void plans_whose_shards_make_no_sense(void **state) {
+    (void)state;
+    for (int how = 0; how < 9; how++) {
+        struct echi_plan p = divided(3);
+        uint8_t bytes[ECHI_PLAN_BYTES_MAX];
+        struct echi_plan back;
+        switch (how) {
+        case 0: p.shards = 1; break;
+        case 1: p.shards = 2; break;                          /* a part is of a third, and its owner is still there */
+        case 2: p.shard_owner[2] = WORLD; break;
+        case 3: p.shard_owner[2] = p.shard_owner[1]; break;
+        case 4: p.shard_owner[0] = p.shard_owner[1], p.shard_owner[1] = 0; break;   /* not the group's owner first */
+        case 5: p.parts.part[0].shard = 1; break;
+        case 6: p.parts.part[3].shard = 3; break;
+        case 7:
+            for (int i = 0; i < p.parts.count; i++) p.parts.part[i].shard = p.parts.part[i].shard == 2 ? 1 : p.parts.part[i].shard;
+            break;
+        case 8: p.sync = ECHI_SYNC_ASP; break;
+        }
+        if (echi_plan_valid(&p)) fail_msg("%d", how);
+        assert_false(echi_plan_decode(bytes, echi_plan_encode(&p, bytes, sizeof bytes), &back));
+    }
+    /* What is behind a cut is the head's. */
+    struct echi_plan p = divided(3);
+    struct echi_layers l = wishes.layers;
+    struct echi_part_fault fault;
+    char text[200];
+    l.cut = LAYERS - 1;
+    assert_false(echi_parts_fit(&p.parts, &l, true, &fault));
+    echi_parts_sentence(&p.parts, &fault, text, sizeof text);
+    if (!strstr(text, "head")) fail_msg("%s", text);
+}
+
+/* Each float is one rank's, and what an owner sends for a look is taken where it is that owner's alone. */
+static void each_float_has_one_owner(void **state) {
+    (void)state;
+    enum { FLOATS = 4096 };
+    static float sent[WORLD][3 * FLOATS], taken[3 * FLOATS];
+    struct echi_random random;
+    echi_random_init(&random, 7, ECHI_STREAM_TEST, 1);
+    for (int round = 0; round < 40; round++) {
+        struct echi_plan p = bsp_plan(WORLD, equal);
+        struct echi_job job = {.n_layers = 1, .n_params = FLOATS};
+        const bool adam = round % 2, momentum = round % 4 > 1;
+        p.optimizer = adam ? ECHI_OPTIMIZER_ADAM : ECHI_OPTIMIZER_SGD;
+        p.shards = (uint8_t)(2 + echi_random_below(&random, WORLD - 1));
+        for (int k = 0; k < p.shards; k++) p.shard_owner[k] = (uint16_t)k;
+        for (uint32_t at = 0, n; at < FLOATS; at += n) {
+            n = 1 + echi_random_below(&random, 400);
+            if (n > FLOATS - at) n = FLOATS - at;
+            const int i = p.parts.count++;
+            p.parts.part[i] = (struct echi_part){.at = at, .count = n};
+            p.parts.part[i].shard = (uint8_t)(i < p.shards ? i : (int)echi_random_below(&random, p.shards));
+        }
+        uint8_t kept[FLOATS] = {0};
+        memset(taken, 0, sizeof taken);
+        for (int r = 0; r < p.shards; r++) {
+            struct echi_range range[ECHI_PARTS_MAX];
+            size_t at, len;
+            const struct echi_msg m = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_OWNER,
+                                       .flag = momentum ? ECHI_PARAMS_MOMENTUM : ECHI_PARAMS_KEPT};
+            const int ranges = echi_job_ranges(&job, &p, r, false, range);
+            for (int i = 0; i < ranges; i++)
+                for (size_t k = range[i].at; k < range[i].at + range[i].count; k++) {
+                    assert_true(k < FLOATS && p.parts.part[0].count > 0);
+                    kept[k]++;
+                }
+            for (int i = 0; i < 3 * FLOATS; i++) sent[r][i] = (float)(r + 1);
+            echi_job_extent(&job, &p, ECHI_KIND_PARAMS, &m, false, &at, &len);
+            echi_job_take_params(&job, &p, r, &m, (uint8_t *)sent[r] + at, taken);
+        }
+        struct echi_memory memory;
+        echi_job_memory(&job, &p, p.optimizer, false, &memory);
+        for (int i = 0; i < p.parts.count; i++)
+            for (uint64_t k = p.parts.part[i].at; k < p.parts.part[i].at + p.parts.part[i].count; k++) {
+                const float owner = (float)(p.parts.part[i].shard + 1);
+                assert_int_equal(kept[k], 1);
+                if (taken[(momentum ? memory.first : 0) + k] != owner) fail_msg("float %d of round %d", (int)k, round);
+                if (momentum && adam && taken[memory.second + k] != owner) fail_msg("second moment %d of round %d", (int)k, round);
+            }
+    }
+}
+
+static void numbers_and_lists_of_ranks(void **state) {
+    (void)state;
+    static const struct { const char *shards, *sync, *word; } cases[] = {
+        {"auto", "gssp", NULL}, {"1", "gssp", NULL}, {"4", "bsp", NULL}, {"0,3", "bsp", NULL}, {"3,0,1", "bsp", NULL},
+        {"2", "gssp", "under bsp only"}, {"5", "bsp", "at most one a node"}, {"0,4", "bsp", "names rank 4"}, {"1,1", "bsp", "twice"},
+        {"0", "bsp", "from 1 to 64"}, {"", "bsp", "from 1 to 64"}, {"1,", "bsp", "from 1 to 64"}, {"-2", "bsp", "from 1 to 64"},
+        {"all", "bsp", "from 1 to 64"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_config c;
+        struct ech_error err = {0};
+        ech_config_init(&c);
+        c.world = 4;
+        strcpy(c.coordinator, "h:1");
+        strcpy(c.sync, cases[i].sync);
+        ech_status status = ech_config_set(&c, "shards", cases[i].shards, &err);
+        if (status == ECH_OK) status = ech_config_check(&c, &err);
+        if ((status == ECH_OK) != !cases[i].word) fail_msg("%s: %s", cases[i].shards, err.text);
+        if (cases[i].word && !strstr(err.text, cases[i].word)) fail_msg("%s: '%s'", cases[i].shards, err.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_own_about_as_much_each), cmocka_unit_test(who_was_named_owns),
+        cmocka_unit_test(shards_are_as_many_as_can_be),       cmocka_unit_test(plans_whose_shards_make_no_sense),
+        cmocka_unit_test(each_float_has_one_owner),           cmocka_unit_test(numbers_and_lists_of_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
