@@ -23,9 +23,9 @@ void echi_exec_use_loans(struct echi_exec *exec, const struct echi_loans *loans)
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
-/* A node was lost, or a worker moved, and `plan` says so: makes the places for workers that join this node's group, and those of its
- * own worker for weights of another owner, once each. On the thread that runs tasks; events may go on under the plan before, which is
- * that of the setup. */
+/* A node was lost, or a worker moved, and `plan` says so: makes the places for workers that join this node's group, snapshots for them,
+ * and the places of its own worker for weights of another owner, once each. On the thread that runs tasks; events may go on under the
+ * plan before, which is that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 /* After the setup, where this node's samples are the library's to read: from now on they are read while others are computed, if that pays.
  * spare: there is a processor besides those that compute. */

@@ -159,6 +159,15 @@ ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, stru
     return lent ? ECH_OK : echi_exec_slots(x, ECHI_SLOT_OWNER_GRADS, rank, 1, bytes, err);
 }
 
+/* More once workers of other nodes have joined this node's group. */
+static ech_status setup_snapshots(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
+    const int rank = x->setup->rank;
+    const bool own = p->group_of[rank] == group || (p->was_in[rank] >> group & 1);
+    bool others = false;
+    for (int r = 0; r < p->world; r++) others = others || (r != rank && !p->lost[r] && p->group_of[r] == group);
+    return echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, echi_plan_snapshots(p, others, own), all, err);
+}
+
 static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     for (int r = 0; r < p->world; r++)
         if (!p->lost[r] && p->group_of[r] == group)
@@ -172,11 +181,13 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
     const size_t all = x->job->n_params * sizeof(echi_real);
     if (p->group_of[rank] != ECHI_NONE)
         ECHI_TRY(setup_places(x, p, all, err));
-    return group < 0 ? ECH_OK : setup_grads(x, p, group, all, err);
+    if (group < 0) return ECH_OK;
+    ECHI_TRY(setup_snapshots(x, p, group, all, err));
+    return setup_grads(x, p, group, all, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
+    ECHI_TRY(setup_snapshots(x, p, group, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));

@@ -158,7 +158,8 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
 }
 
 static uint8_t free_snapshot(const struct echi_owner *o) {
-    for (uint8_t i = 0; i < ECHI_SNAPSHOTS; i++)
+    const int self = o->setup->rank, count = echi_plan_snapshots(plan_of(o), o->workers > (int)o->view[self].member, o->known[self]);
+    for (uint8_t i = 0; i < count; i++)
         if (i != o->current && o->in_flight[i] == 0) return i;
     return ECHI_NONE;   /* only while the coordinator's copy is on its way as well: the apply then waits for a SENT */
 }

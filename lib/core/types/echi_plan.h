@@ -93,6 +93,9 @@ void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
 /* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
  * posted for a living node cannot be taken back. */
 int echi_plan_places(const struct echi_plan *plan, int rank);
+/* Snapshots that an owner needs, so that no apply waits for an answer: at most ECHI_SNAPSHOTS. others: its group has workers of other
+ * nodes; own: the worker of its node is or was one, and may compute on a snapshot until another owner has answered it. */
+int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own);
 /* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
  * been dealt before a loss. */
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);

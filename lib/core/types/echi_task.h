@@ -14,7 +14,7 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */
     ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
     ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round */
-    ECHI_SLOT_OWNER_WEIGHTS,    /* [ECHI_SNAPSHOTS] */
+    ECHI_SLOT_OWNER_WEIGHTS,    /* [echi_plan_snapshots], at most ECHI_SNAPSHOTS */
     ECHI_SLOT_OWNER_MOMENTUM,   /* [1] */
     ECHI_SLOT_OWNER_W0,         /* [1] several groups: the common start */
     ECHI_SLOT_OWNER_STATE,      /* [ECHI_STATE_COPIES] A_g */

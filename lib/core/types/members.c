@@ -106,6 +106,10 @@ int echi_plan_places(const struct echi_plan *plan, int rank) {
     return plan->strands * owners;
 }
 
+int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
+    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
+}
+
 static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
 
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank) {
