@@ -96,7 +96,7 @@ static inline void post_for(struct node *node, int peer, int kind, void *buffer,
 static inline void *run_node(void *arg) {
     struct node *node = arg;
     node->body(node);
-    echi_net_close(node->net, 5 * SECOND);
+    echi_net_close(node->net, LONG);
     return NULL;
 }
 

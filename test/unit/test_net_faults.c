@@ -15,7 +15,8 @@
 #include <signal.h>
 #include <sys/time.h>
 
-enum { PUSH_LEN = 300, ROWS_LEN = 90, AT_ONCE = 16 };   /* at once: each has to join in time, beside the others */
+enum { PUSH_LEN = 300, ROWS_LEN = 90, AT_ONCE = 16 };
+static int at_once = AT_ONCE;   /* worlds: each has to join in time, beside the others */
 enum outcome { GOING, DONE, LOST, FAILED };
 
 struct side {
@@ -142,7 +143,7 @@ static struct tally at_each_place(void (*set)(struct faults f[2], uint64_t place
     memset(worlds, 0, sizeof worlds);
     while (reached || busy > 0) {
         if (!reached) echi_sleep_until(echi_now() + MS / 5); /* the last ones wait for their time */
-        for (int i = 0; i < AT_ONCE; i++) {
+        for (int i = 0; i < at_once; i++) {
             struct world *w = &worlds[i];
             if (!w->busy && reached) {
                 struct faults f[2] = {NO_FAULTS, NO_FAULTS};
@@ -230,7 +231,9 @@ static void take_way(void **state) {
 
 static void test_one_byte(void **state) {
     take_way(state);
+    at_once = 1;   /* one world is as good as many, and a stranger has three seconds for a hello of so many turns */
     struct tally t = at_each_place(set_bytes, 0, 1, judge_unharmed);
+    at_once = AT_ONCE;
     tell("a byte at a time", &t);
     assert_true(t.done == 2 * t.worlds);
 }
