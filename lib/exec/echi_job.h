@@ -43,6 +43,7 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
 /* The same in pieces, ascending: of a rank that owns a shard the parts of it, neighbours as one; else the whole. Returns how many. */
 struct echi_range { size_t at, count; };
 int echi_job_ranges(const struct echi_job *job, const struct echi_plan *plan, int rank, bool head, struct echi_range out[ECHI_PARTS_MAX]);
+size_t echi_job_kept(const struct echi_job *job, const struct echi_plan *plan, int rank, bool head);   /* floats in all of them */
 /* What an optimiser remembers of those floats lies together in its slot, so that one message carries it: of Adam what the gradients in it
  * weigh (struct echi_adam_weights), the first moments, then the second; else velocities alone. Places in bytes, in floats where it says. */
 struct echi_memory {

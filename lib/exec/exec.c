@@ -583,8 +583,7 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     struct echi_range range[ECHI_PARTS_MAX];
     size_t first, count;
     echi_job_range(x->job, p, of_head, &first, &count);
-    const int ranges = own ? 1 : echi_job_ranges(x->job, p, x->setup->rank, of_head, range);
-    if (own) range[0] = (struct echi_range){first, count};
+    const int ranges = echi_job_ranges(x->job, p, x->setup->rank, of_head, range);
     for (int r = 0; r < ranges; r++) {
         size_t at = range[r].at;
         const size_t end = at + range[r].count;

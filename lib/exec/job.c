@@ -130,6 +130,14 @@ int echi_job_ranges(const struct echi_job *job, const struct echi_plan *plan, in
     return count;
 }
 
+size_t echi_job_kept(const struct echi_job *job, const struct echi_plan *plan, int rank, bool head) {
+    struct echi_range range[ECHI_PARTS_MAX];
+    const int ranges = echi_job_ranges(job, plan, rank, head, range);
+    size_t count = 0;
+    for (int i = 0; i < ranges; i++) count += range[i].count;
+    return count;
+}
+
 void echi_job_take_params(const struct echi_job *job, const struct echi_plan *plan, int from, const struct echi_msg *m, const void *payload,
                           void *slot) {
     const bool head = m->from_role == ECHI_ROLE_HEAD;

@@ -71,7 +71,6 @@ void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan);
 /* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and the
  * fastest beside it. Nothing under other policies and codecs. */
 void echi_plan_divide(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
-void echi_plan_undivide(struct echi_plan *plan);   /* one owner has all */
 /* The largest part of a plan by default, for so many parameters in front of the cut: so small that each shard has several. */
 uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params);
 /* Deals the first so many parts to the plan's shards, each about as much; of more shards than parts some are given up. */

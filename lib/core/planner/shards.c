@@ -25,6 +25,13 @@ static int next_owner(const struct echi_wishes *w, const struct echi_times times
     return best;
 }
 
+/* One owner has all. */
+static void undivide(struct echi_plan *plan) {
+    plan->shards = 0;
+    memset(plan->shard_owner, 0, sizeof plan->shard_owner);
+    for (int i = 0; i < plan->parts.count; i++) plan->parts.part[i].shard = 0;
+}
+
 void echi_plan_divide(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     if (plan->sync != ECHI_SYNC_BSP || plan->codec != ECHI_CODEC_DENSE || w->shards < 2) return;
     if (w->shard_rank_given) {
@@ -35,13 +42,7 @@ void echi_plan_divide(const struct echi_wishes *w, const struct echi_times times
         add_owner(plan, plan->owner_of[0]);
         for (int r = next_owner(w, times, plan); r >= 0 && plan->shards < w->shards; r = next_owner(w, times, plan)) add_owner(plan, r);
     }
-    if (plan->shards < 2) echi_plan_undivide(plan);
-}
-
-void echi_plan_undivide(struct echi_plan *plan) {
-    plan->shards = 0;
-    memset(plan->shard_owner, 0, sizeof plan->shard_owner);
-    for (int i = 0; i < plan->parts.count; i++) plan->parts.part[i].shard = 0;
+    if (plan->shards < 2) undivide(plan);
 }
 
 uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params) {
@@ -65,7 +66,7 @@ void echi_plan_deal_parts(struct echi_plan *plan, int parts) {
     struct echi_part *part = plan->parts.part;
     if (plan->shards > parts) plan->shards = (uint8_t)(parts > 0 ? parts : 0);
     for (int k = plan->shards; k < ECHI_SHARDS_MAX; k++) plan->shard_owner[k] = 0;
-    if (plan->shards < 2) return echi_plan_undivide(plan);
+    if (plan->shards < 2) return undivide(plan);
     for (int i = parts - 1; i >= 0; i--) {
         const int before = i + 1 < parts ? part[i + 1].shard : -1;
         const int least = least_of(has, plan->shards, -1), other = least_of(has, plan->shards, before);

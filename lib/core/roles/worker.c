@@ -15,8 +15,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     w->parts = echi_parts_before(&setup->plan.parts, setup->cut);
-    w->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS, w->owner);
-    for (int k = 1; k < setup->plan.shards; k++) w->weight_parts += echi_post_parts(setup, ECHI_KIND_WEIGHTS, setup->plan.shard_owner[k]);
+    w->weight_parts = setup->plan.codec == ECHI_CODEC_DENSE ? w->parts : 1;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
 }

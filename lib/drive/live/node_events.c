@@ -7,7 +7,6 @@
 #include "echi_error.h"
 #include "echi_ratio.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,15 +137,9 @@ static void log_plan(struct echi_node *n) {
                         p->shards ? " and others" : "");
     }
     for (int k = 0; k < p->shards; k++) {
-        uint64_t count = 0;
-        int parts = 0;
-        for (int i = 0; i < p->parts.count; i++) {
-            if (p->parts.part[i].shard != k || p->parts.part[i].first >= n->setup.cut) continue;
-            count += p->parts.part[i].count;
-            parts++;
-        }
-        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: shard %d: %d parts, %" PRIu64 " parameters, owned by rank %d", k, parts, count,
-                        p->shard_owner[k]);
+        const int owner = p->shard_owner[k];
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: shard %d: %d parts, %zu parameters, owned by rank %d", k,
+                        echi_post_parts(&n->setup, ECHI_KIND_PUSH, owner), echi_job_kept(n->job, p, owner, false), owner);
     }
     if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);

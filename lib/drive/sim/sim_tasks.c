@@ -111,11 +111,7 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
 }
 
 static double parameters(const struct echi_sim *s, int rank, bool of_head) {
-    struct echi_range range[ECHI_PARTS_MAX];
-    const int ranges = echi_job_ranges(s->job, &s->node[rank].setup.plan, rank, of_head, range);
-    double count = 0;
-    for (int i = 0; i < ranges; i++) count += (double)range[i].count;
-    return count;
+    return (double)echi_job_kept(s->job, &s->node[rank].setup.plan, rank, of_head);
 }
 
 /* Weights from w0 and the states that are there. */
