@@ -258,9 +258,7 @@ static ech_status replay_event(struct stage *s, struct echi_recording *r, const 
 ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uint64_t *out_actions, struct ech_error *err) {
     struct stage *s = malloc(sizeof *s);
     if (!s) return echi_fail_memory(err, "replay.roles", "the roles of a node");
-    /* Neither zeros nor anything sane: a role that reads what nobody has set shows it. */
-    memset(s, 0xa5, offsetof(struct stage, action));
-    memset(&s->setup, 0, sizeof s->setup);
+    memset(&s->setup, 0, sizeof s->setup);   /* the roles are left as they lie: their inits set what they read */
     s->stands = false;
     s->owed = NULL;
     s->n_owed = s->room = 0;
