@@ -2,6 +2,7 @@
  * The report's JSON: the keys that scripts read, and that it is JSON whatever is in it (by a checker of RFC 8259 that
  * shares nothing with the writer). */
 #include "echelon.h"
+#include "part.h"
 #include "text_files.h"
 
 #include <math.h>
@@ -182,7 +183,7 @@ static void test_caps(void **state) {
 static void test_any_bytes(void **state) {
     (void)state;
     uint64_t x = 7;
-    for (int round = 0; round < 3000; round++) {
+    for (uint32_t round = 0; round < 1000; round += test_part()) {
         struct ech_report r = sample();
         for (size_t i = 0; i < sizeof r.data - 1; i++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
@@ -194,7 +195,7 @@ static void test_any_bytes(void **state) {
         r.world = (int)(x >> 50) - 4096;
         r.n_groups = (int)(x >> 45 & 15) - 4;
         const char *text = json(&r);
-        if (!is_json(text) || !is_utf8(text)) fail_msg("round %d: %s", round, text);
+        if (!is_json(text) || !is_utf8(text)) fail_msg("round %u: %s", (unsigned)round, text);
     }
     setlocale(LC_ALL, "C");
 }
