@@ -54,7 +54,7 @@ static ech_status make_plan(struct trial *t, const struct ech_config *c, struct 
         if (status != ECH_OK) return echi_fail(err, status, "doctor.memory", "%s", text);
         if (t->wishes.regroup_after > 0) echi_plan_add_reserve(&t->wishes, t->times, &t->setup.plan);
     }
-    echi_plan_parts(&t->wishes, &t->setup.plan);
+    echi_plan_parts(&t->wishes, t->times, &t->setup.plan);
     t->work.tried = t->setup.plan;
     echi_job_setup(&t->job, &t->work.tried, c->rank, &t->setup);
     return ECH_OK;

@@ -5,6 +5,7 @@
 #include "echi_planner.h"
 #include "echi_random.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,7 @@ static struct echi_plan divided(int shards) {
     struct echi_plan p = bsp_plan(WORLD, equal);
     wish(shards);
     echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, &p);
+    echi_plan_parts(&wishes, times, &p);
     assert_true(echi_plan_valid(&p));
     return p;
 }
@@ -71,7 +72,7 @@ static void who_was_named_owns(void **state) {
     wishes.shard_rank_given = true;
     wishes.shard_rank[0] = 3, wishes.shard_rank[1] = 0, wishes.shard_rank[2] = 5;
     echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, &p);
+    echi_plan_parts(&wishes, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 3 && p.owner_of[0] == 3 && p.shard_owner[1] == 0 && p.shard_owner[2] == 5);
     for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_hosts(&p, r, ECHI_ROLE_OWNER), r == 0 || r == 3 || r == 5);
     for (int r = 1; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 3 && r != 5);
@@ -79,8 +80,104 @@ static void who_was_named_owns(void **state) {
     p = bsp_plan(WORLD, equal);
     wishes.absent[3] = wishes.absent[5] = true;
     echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, &p);
+    echi_plan_parts(&wishes, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 0 && p.owner_of[0] == 0);
+}
+
+/* ----- by links */
+
+/* A step in models over bytes a second, of a rank with so much of it: what it sends is what it gets. */
+static double seconds(const struct echi_plan *p, int rank, double share) {
+    int workers = 0;
+    for (int r = 0; r < p->world; r++) workers += p->n[r] > 0;
+    const double own = p->n[rank] > 0 ? 1 - share : 0, others = (workers - (p->n[rank] > 0)) * share;
+    return (own + others) / echi_link_slower(&times[rank].link);
+}
+static double longest(const struct echi_plan *p, const double *share_of_rank) {
+    double most = 0;
+    for (int r = 0; r < p->world; r++) most = fmax(most, seconds(p, r, share_of_rank[r]));
+    return most;
+}
+/* The best of all divisions into pieces among the ranks from `rank` on. */
+enum { PIECES = 24 };
+static double best_division(const struct echi_plan *p, double *share_of_rank, int rank, int left) {
+    double best = INFINITY;
+    if (rank == p->world - 1) {
+        share_of_rank[rank] = (double)left / PIECES;
+        return longest(p, share_of_rank);
+    }
+    for (int n = 0; n <= left; n++) {
+        share_of_rank[rank] = (double)n / PIECES;
+        best = fmin(best, best_division(p, share_of_rank, rank + 1, left - n));
+    }
+    return best;
+}
+
+/* No division in pieces is better, and none is missed by more than a piece. */
+static void shares_make_the_longest_link_shortest(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        const int world = 3 + (int)(seed % 3);
+        struct echi_random random;
+        uint32_t n[5];
+        echi_random_init(&random, seed, ECHI_STREAM_TEST, 0);
+        for (int r = 0; r < world; r++) n[r] = r > 0 && echi_random_below(&random, 5) == 0 ? 0 : 4;
+        struct echi_plan p = bsp_plan(world, n);
+        double share[ECHI_SHARDS_MAX], of_rank[5] = {0}, tried[5], all = 0;
+        int workers = 0;
+        for (int r = 0; r < world; r++) {
+            workers += n[r] > 0;
+            times[r].link = echi_link_of(1 + (double)echi_random_below(&random, 20));
+            p.shard_owner[p.shards++] = (uint16_t)r;
+        }
+        echi_plan_shard_shares(&p, times, share);
+        for (int k = 0; k < p.shards; k++) all += of_rank[p.shard_owner[k]] = share[k];
+        assert_true(fabs(all - 1) < 1e-9);
+        if (workers < 3) continue;
+        const double has = longest(&p, of_rank), best = best_division(&p, tried, 0, PIECES);
+        double piece = 0;
+        for (int r = 0; r < world; r++) piece = fmax(piece, world / (PIECES * echi_link_slower(&times[r].link)));
+        if (has > best * (1 + 1e-9) || has + piece < best) fail_msg("seed %d: %g, the best in pieces %g", (int)seed, has, best);
+    }
+}
+
+/* Eight hosts, one of them with half the rate: its own gradients alone take it as long as the others need for 1/6 each and more. */
+static void who_has_a_thin_link_owns_nothing(void **state) {
+    (void)state;
+    static const uint32_t n[8] = {4, 4, 4, 4, 4, 4, 4, 4};
+    for (int slow = 0; slow < 8; slow++) {
+        struct echi_plan p = bsp_plan(8, n);
+        wish(8);
+        wishes.world = 8;
+        times[6] = times[7] = times[5];
+        for (int r = 0; r < 8; r++) times[r].link = echi_link_of(r == slow ? 0.5e8 : 1e8);
+        echi_plan_divide(&wishes, times, &p);
+        echi_plan_parts(&wishes, times, &p);
+        assert_true(echi_plan_valid(&p) && p.shards == 7 && p.owner_of[0] == p.shard_owner[0]);
+        for (int k = 0; k < p.shards; k++) assert_true(p.shard_owner[k] != slow);
+    }
+}
+
+/* Named ones own something, and of more than are wished for those with the fastest links own. */
+static void links_choose_owners(void **state) {
+    (void)state;
+    struct echi_plan p = bsp_plan(WORLD, equal);
+    uint64_t has[WORLD] = {0};
+    wish(2);
+    for (int r = 0; r < WORLD; r++) times[r].link = echi_link_of(r == 3 || r == 0 ? 1e8 : 0.9e8);
+    times[3].link.in.lowest = times[3].link.out.lowest = 0.95e8;
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, times, &p);
+    assert_true(echi_plan_valid(&p) && p.shards == 2 && p.shard_owner[0] + p.shard_owner[1] == 3);
+    p = bsp_plan(WORLD, equal);
+    wishes.shard_rank_given = true;
+    wishes.shard_rank[0] = 1, wishes.shard_rank[1] = 2;
+    times[1].link = echi_link_of(1e6);
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, times, &p);
+    assert_true(echi_plan_valid(&p) && p.shards == 2);
+    for (int i = 0; i < p.parts.count; i++) has[p.shard_owner[p.parts.part[i].shard]] += p.parts.part[i].count;
+    assert_true(has[1] > 0 && has[1] < has[2]);
 }
 
 /* No more shards than parts, none for one node, and none where they are not built. */
@@ -91,12 +188,12 @@ static void shards_are_as_many_as_can_be(void **state) {
     wishes.layers.count = wishes.layers.cut = 1;
     wishes.layers.params[0] = 3;
     echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, &p);
+    echi_plan_parts(&wishes, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 3 && p.parts.count == 3);
     p = bsp_plan(WORLD, equal);
     wishes.layers.params[0] = 1;
     echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, &p);
+    echi_plan_parts(&wishes, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 0 && p.parts.count == 1);
     for (int how = 0; how < 2; how++) {
         p = bsp_plan(WORLD, equal);
@@ -215,7 +312,9 @@ static void numbers_and_lists_of_ranks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_own_about_as_much_each), cmocka_unit_test(who_was_named_owns),
-        cmocka_unit_test(shards_are_as_many_as_can_be),       cmocka_unit_test(plans_whose_shards_make_no_sense),
+        cmocka_unit_test(shares_make_the_longest_link_shortest), cmocka_unit_test(who_has_a_thin_link_owns_nothing),
+        cmocka_unit_test(links_choose_owners), cmocka_unit_test(shards_are_as_many_as_can_be),
+        cmocka_unit_test(plans_whose_shards_make_no_sense),
         cmocka_unit_test(each_float_has_one_owner),           cmocka_unit_test(numbers_and_lists_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,17 +64,23 @@ void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_t
 void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
                      struct echi_parts *out);
 /* Gives a plan that has none its table of parts, those of its shards included. */
-void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan);
+void echi_plan_parts(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 
 /* ---- shards.c ---- */
 
-/* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and the
- * fastest beside it. Nothing under other policies and codecs. */
+/* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and
+ * those with the fastest links beside it, of such the fastest processors, but none whose link has no room for a part. Nothing under other
+ * policies and codecs. */
 void echi_plan_divide(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+/* Of a plan with shards, the share of the parameters that each owner is to have, 0 to 1, 1 together: those with which the link that needs
+ * the longest for a step needs the shortest time; equal ones where a link is not known. */
+void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
+                            double out_share[ECHI_SHARDS_MAX]);
 /* The largest part of a plan by default, for so many parameters in front of the cut: so small that each shard has several. */
 uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params);
-/* Deals the first so many parts to the plan's shards, each about as much; of more shards than parts some are given up. */
-void echi_plan_deal_parts(struct echi_plan *plan, int parts);
+/* Deals the first so many parts to the plan's shards by their shares, and to each of them one at least; of more shards than parts some are
+ * given up. */
+void echi_plan_deal_parts(struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], int parts);
 
 /* Exact one-dimensional clustering: cuts `count` ascending values > 0 into `groups` runs with the least sum, over the
  * runs, of squared relative deviation from the run's mean (dynamic programming over all cuts). out_group[i] ascending from 0. */

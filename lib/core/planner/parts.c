@@ -61,7 +61,7 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
     }
 }
 
-void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan) {
+void echi_plan_parts(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     const struct echi_layers *l = &wishes->layers;
     const int cut = plan->separated ? l->cut : l->count;
     uint64_t params = 0;
@@ -69,5 +69,5 @@ void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan) {
     for (int i = 0; i < cut; i++) params += l->params[i];
     const uint64_t slice = echi_plan_slice(plan, params);
     echi_parts_make(l, plan->separated, plan->codec, slice, slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED, &plan->parts);
-    if (plan->shards) echi_plan_deal_parts(plan, echi_parts_before(&plan->parts, cut));
+    if (plan->shards) echi_plan_deal_parts(plan, times, echi_parts_before(&plan->parts, cut));
 }

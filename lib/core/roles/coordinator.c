@@ -140,7 +140,7 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
     }
     if (!c->plan_given && c->wishes.regroup_after > 0) echi_plan_add_reserve(&c->wishes, c->times, &c->setup->plan);
     if (!c->plan_given) echi_plan_divide(&c->wishes, c->times, &c->setup->plan);
-    echi_plan_parts(&c->wishes, &c->setup->plan);
+    echi_plan_parts(&c->wishes, c->times, &c->setup->plan);
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;
     memset(c->plan.lost, 0, sizeof c->plan.lost);
