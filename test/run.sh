@@ -15,9 +15,6 @@ passed=0 failed=0 skipped=0 left_out=0 jobs=${TEST_JOBS:-$((4 * $(nproc)))}
 idle_max=${TEST_IDLE:-120} cpu_max=${TEST_CPU:-1800} tick=2 hertz=$(getconf CLK_TCK)
 [ -z "${QUICK:-}" ] || export TEST_PART=${TEST_PART:-16}
 
-# What is allocated without zeros is never zero: who reads there what nobody has set shows it. glibc; sanitizers have fillings of their own.
-export MALLOC_PERTURB_=${MALLOC_PERTURB_:-165}
-
 # A sanitizer's malloc is to answer NULL like any other when there is too little memory: the tests ask for too much.
 export ASAN_OPTIONS="allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 export TSAN_OPTIONS="allocator_may_return_null=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"

@@ -4,7 +4,6 @@
 # of each node, and by the report's.
 # make check only: it trains with all of MNIST, three times.
 . "$(dirname "$0")/cluster.bash"
-unset MALLOC_PERTURB_   # what nobody touches takes no memory
 ! under address && ! under thread || skip "sanitizers take memory of their own"
 [ -n "${ECHELON_DATA:-}" ] || skip "ECHELON_DATA is not set: no MNIST to load"
 mnist=$ECHELON_DATA/mnist
