@@ -369,16 +369,14 @@ $(TESTS:=.o): | $(B)/test-needs
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" \
              ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
-# Those that compute the longest do not begin last, when a processor would have nothing else to do: some before the scripts, which wait
-# for most of their time, and some behind them.
-FIRST := $(FUZZ) $(filter %/test_parity,$(TESTS)) $(DOUBLE_TEST)
-LONGEST := $(filter %/test_sched_roles %/test_faults_os %/test_threads %/test_net_faults %/test_exact %/test_sim %/test_data_cifar \
-                    %/test_device %/test_world,$(TESTS))
+# Those that compute the longest do not begin last, when a processor would have nothing else to do.
+LONGEST := $(FUZZ) $(filter %/test_parity %/test_sched_roles %/test_faults_os %/test_threads %/test_net_faults %/test_exact %/test_sim \
+                            %/test_data_cifar %/test_device %/test_world,$(TESTS))
 tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 RUN_TESTS = $(SCRIPT_ENV) TEST_IDLE="$(TEST_IDLE)" TEST_CPU="$(TEST_CPU)" ONLY="$(ONLY)" $(BASH) test/run.sh
 test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
-	@QUICK=$(if $(filter test,$@),1) $(RUN_TESTS) $(FIRST) $(TEST_SCRIPTS) $(LONGEST) $(filter-out $(FIRST) $(LONGEST),$(TESTS))
+	@QUICK=$(if $(filter test,$@),1) $(RUN_TESTS) $(TEST_SCRIPTS) $(LONGEST) $(filter-out $(LONGEST),$(TESTS)) $(DOUBLE_TEST)
 
 # Every call that can fail fails once: minutes, where the tests of test/faults alone try a part.
 faults: all $(FAULTS)
