@@ -179,15 +179,27 @@ TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
 NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/bench_gpu_texts.c test/bench/card_gpu_texts.c) \
           $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c) \
                                              $(addprefix test/bench/bench_,opencl.c conv_cuda.c))
-TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
+# Choices are predictions of the cost engine, thousands of them, in memory that others watch: of test_predict and test_planner. What
+# allocates is counted, in runs that others watch. Neither is tried with sanitizers.
+NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
+# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz
+# compute on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an allocation
+# or a disk that fails, hundreds of them, are those whose threads test_faults_os and test/cluster see. Simulated runs have no threads,
+# options and crops need none; replayed ones compute on those of test_threads. Of the rest test/run.sh leaves out what can start none.
+NOT_HERE += $(if $(filter thread,$(SAN)),$(filter-out %/test_threads.c,$(wildcard test/ops/test_*.c)) \
+                $(addprefix test/faults/test_faults_,memory.c files.c tool.sh) \
+                $(patsubst %,test/unit/test_%.c,predict_sim config augment replay))
+TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU) $(NOT_HERE),\
+    $(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; what a sanitizer sees there it sees in the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(SAN),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
-TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh test/seeds/test_*.sh \
-                                  $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+TEST_SCRIPTS := $(filter-out $(NOT_HERE),$(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh test/seeds/test_*.sh \
+                                  $(if $(SAN),,test/check/*.sh test/outside/run.sh))))
 # One program of several files. COVERAGE=1 lets it see which way an input went: flags of the library's objects and the
 # drivers', not of the files that watch.
 FUZZ := $(B)/test/fuzz/test_fuzz
+FUZZ_TEST := $(if $(filter thread,$(SAN)),,$(FUZZ))
 FUZZ_COMMON := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/fuzz/fuzz_*.c)) test/fuzz/common.c test/fuzz/heap.c)
 FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
 FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc posix_memalign free \
@@ -370,11 +382,11 @@ STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" \
              ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
 # Those that compute the longest do not begin last, when a processor would have nothing else to do.
-LONGEST := $(FUZZ) $(filter %/test_parity %/test_sched_roles %/test_faults_os %/test_threads %/test_net_faults %/test_exact %/test_sim \
-                            %/test_data_cifar %/test_device %/test_world,$(TESTS))
+LONGEST := $(FUZZ_TEST) $(filter %/test_parity %/test_sched_roles %/test_faults_os %/test_threads %/test_net_faults %/test_exact \
+                            %/test_sim %/test_data_cifar %/test_device %/test_world,$(TESTS))
 tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 RUN_TESTS = $(SCRIPT_ENV) TEST_IDLE="$(TEST_IDLE)" TEST_CPU="$(TEST_CPU)" ONLY="$(ONLY)" $(BASH) test/run.sh
-test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
+test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ_TEST) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
 	@QUICK=$(if $(filter test,$@),1) $(RUN_TESTS) $(TEST_SCRIPTS) $(LONGEST) $(filter-out $(LONGEST),$(TESTS)) $(DOUBLE_TEST)
 

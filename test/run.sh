@@ -34,24 +34,8 @@ case ",${SAN:-}," in
     export LSAN_OPTIONS="suppressions=$PWD/$B/leaks-of-others:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}" ;;
 esac
 
-# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz
-# compute on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an allocation
-# or a disk that fails, hundreds of them, are those whose threads test_faults_os and test/cluster see; so are those whose allocations are
-# counted. Simulated runs have no threads, options and crops need none; replayed ones compute on those of test_threads.
-starts_threads() {
-    case $1 in
-    */test_faults_tool.sh) return 1 ;;
-    *.sh | */test/ops/test_threads) return 0 ;;
-    */test/ops/* | */test/fuzz/* | */test/faults/test_faults_memory | */test/faults/test_faults_files) return 1 ;;
-    */test/unit/test_predict_sim | */test/unit/test_config) return 1 ;;
-    */test/unit/test_augment | */test/unit/test_replay) return 1 ;;
-    esac
-    $NM -u "$1" | grep -q pthread_create
-}
-
-# Choices are predictions of the cost engine, thousands of them, in memory that others watch: of test_predict and test_planner. What
-# allocates is counted, in runs that others watch.
-plain_only() { [[ $1 = */test/unit/test_choice || $1 = */test/cluster/test_alloc ]]; }
+# Under ThreadSanitizer: of what the Makefile names, a program can start threads if it calls this.
+starts_threads() { [[ $1 = *.sh ]] || $NM -u "$1" | grep -q pthread_create; }
 
 # check_only NAME: does its source say so at its head?
 check_only() {
@@ -178,7 +162,6 @@ for test in "$@"; do
         left_out=$((left_out + 1))
         continue
     fi
-    [ -z "${SAN:-}" ] || ! plain_only "$test" || continue
     [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
     case $test in
     *.sh) run=(bash "$test") ;;

@@ -349,7 +349,7 @@ static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
 
 static void test_single_layers_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 500; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 300; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "single", seed, 14);
@@ -360,7 +360,7 @@ static void test_single_layers_exact(void **state) {
 
 static void test_stacks_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 300; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 200; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "stack", seed, 16);
@@ -373,7 +373,7 @@ static void test_stacks_exact(void **state) {
 /* Branches: outputs that several layers take, in front of and behind what a fast implementation fuses. */
 static void test_branches_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 400; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 240; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "branches", seed, 9);
