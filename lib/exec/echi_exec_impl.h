@@ -17,6 +17,7 @@ struct echi_exec {
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
+    struct { struct echi_adam_weights weights; struct echi_adam_push push; } adam;   /* of the round whose parts are applied one by one */
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
     struct echi_samples samples, looked_at;
     struct echi_ahead *ahead;                     /* who reads the next `samples`; NULL: the lane itself does */

@@ -493,15 +493,25 @@ void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add) {
     *push = old;
 }
 
+/* Of the parameters of an owner those that a task is about. */
+static int ranges_of(const struct echi_exec *x, const struct echi_task *task, bool of_head, struct echi_range out[ECHI_PARTS_MAX]) {
+    if (task->only == 0) return echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, of_head, out);
+    const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
+    out[0] = (struct echi_range){p->at, p->count};
+    return 1;
+}
+
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
-    const int ranges = echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, of_head, range);
+    const int ranges = ranges_of(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     for (int i = 0; i < ranges && !task->first; i++)
         ECHI_TRY(echi_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
     if (!task->first) return ECH_OK;
+    if (task->only)
+        return echi_sum_states(x->device, slot(x, task->state), slot(x, task->grads), NULL, 0, range[0].at, range[0].count, err);
     if (of_head)   /* a stack leaves its gradients in that very buffer */
         memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + range[0].at,
                (echi_real *)echi_buffer_host(slot(x, task->grads)) + range[0].at, range[0].count * sizeof(echi_real));
@@ -535,7 +545,7 @@ static ech_status take_state(struct echi_exec *x, const struct echi_task *task, 
 }
 
 /* How this push is stepped by. Adam's numbers depend on what is in the moments already, and so does what it leaves there. */
-static struct echi_step step_of(const struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, size_t memory_at) {
+static struct echi_step step_of(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, size_t memory_at) {
     const struct echi_plan *p = &x->setup->plan;
     const double f = (double)task->samples / task->divisor, lr = echi_plan_lr(p, &task->lease, x->job->train_samples);
     if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
@@ -545,11 +555,17 @@ static struct echi_step step_of(const struct echi_exec *x, const struct echi_tas
                                   .momentum = (echi_real)p->momentum, .l2 = (echi_real)(p->decay * task->samples / task->divisor)};
     uint8_t *at = (uint8_t *)echi_buffer_host(memory) + memory_at;
     const bool decoupled = p->optimizer == ECHI_OPTIMIZER_ADAMW;
-    struct echi_adam_weights weights;
-    struct echi_adam_push push;
-    memcpy(&weights, at, sizeof weights);
-    echi_adam_take(&p->adam, f, &weights, &push);
-    memcpy(at, &weights, sizeof weights);
+    struct echi_adam_weights weights = x->adam.weights;
+    struct echi_adam_push push = x->adam.push;
+    if (!task->only || task->first) {   /* once a round: its other parts are stepped alike */
+        memcpy(&weights, at, sizeof weights);
+        echi_adam_take(&p->adam, f, &weights, &push);
+        memcpy(at, &weights, sizeof weights);
+        if (task->only) {
+            x->adam.weights = weights;
+            x->adam.push = push;
+        }
+    }
     return (struct echi_step){.rule = ECHI_RULE_ADAM, .lr = (echi_real)(f * lr / weights.first), .per_f = (echi_real)(1 / f),
                               .l2 = decoupled ? 0 : (echi_real)p->decay, .shrink = decoupled ? (echi_real)(f * lr * p->decay) : 0,
                               .keep1 = (echi_real)push.keep1, .gain1 = (echi_real)push.gain1, .keep2 = (echi_real)push.keep2,
@@ -583,7 +599,7 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     struct echi_range range[ECHI_PARTS_MAX];
     size_t first, count;
     echi_job_range(x->job, p, of_head, &first, &count);
-    const int ranges = echi_job_ranges(x->job, p, x->setup->rank, of_head, range);
+    const int ranges = ranges_of(x, task, of_head, range);
     for (int r = 0; r < ranges; r++) {
         size_t at = range[r].at;
         const size_t end = at + range[r].count;

@@ -21,6 +21,7 @@
 
 #include "echi_bytes.h"
 #include "echi_error.h"
+#include "echi_exec_impl.h"
 #include "echi_random.h"
 #include "echi_run.h"
 #include "echi_sha256.h"
@@ -99,6 +100,7 @@ static struct run {
     pthread_cond_t changed;
     char address[64];                   /* of rank 0 */
     int step[2];                        /* rounds applied by owner and head */
+    size_t applied;                     /* parameters of the owner's next round that are applied */
     echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
     const echi_real *start_from;        /* restart: weights after each round, of another run */
 } run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -121,8 +123,17 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
 ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const bool head = task->kind == ECHI_TASK_HEAD_APPLY;
     if (!head && task->kind != ECHI_TASK_APPLY) return __real_echi_exec_run(self, task, result, err);
-    const size_t at = head ? run.cut : 0, count = head ? run.params - run.cut : run.separated ? run.cut : run.params;
-    const size_t row = (size_t)run.step[head]++ * run.params + at;
+    const size_t all = head ? run.params - run.cut : run.separated ? run.cut : run.params;
+    size_t at = head ? run.cut : 0, count = all;
+    if (task->only) {
+        const struct echi_part *part = &((const struct echi_exec *)self)->setup->plan.parts.part[task->only - 1];
+        at = part->at;
+        count = part->count;
+    }
+    const size_t row = (size_t)run.step[head] * run.params + at;
+    if (!head) run.applied += count;
+    if (head || run.applied == all) run.step[head]++;
+    if (run.applied == all) run.applied = 0;
     if (!run.deterministic)
         memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
     ECHI_TRY(__real_echi_exec_run(self, task, result, err));

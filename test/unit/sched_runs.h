@@ -232,8 +232,8 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
     for (int k = 1; k < s->plan.shards; k++) {
         const int other = s->plan.shard_owner[k];
         const uint32_t *weights = place_at(s, other, ECHI_SLOT_OWNER_WEIGHTS, s->node[other].owner.current)->word;
-        for (int first = 0, end; next_run(s, other, &first, &end); first = end)
-            memcpy(out + first, weights + first, (size_t)(end - first) * sizeof *out);
+        for (int i = 0; i < cut_of(s) * WORDS; i++)
+            if (owns_word(s, other, i)) out[i] = weights[i];
     }
     for (int g = 0; g < s->plan.n_groups; g++) peer[g] = o->peer[g].there ? (uint8_t)(2 * g + o->peer[g].current) : ECHI_NONE;
     if (s->plan.n_groups > 1 && !o->alone)   /* it may have made no weights of the last states, since nobody has asked for any */

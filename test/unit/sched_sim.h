@@ -110,7 +110,7 @@ struct place {
     uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS]; bool writer[PARAMS];
     uint16_t lent[LAYERS * WORDS]; int n_lent;   /* messages that it borrows: their SENT is held back */
 };
-struct posted { struct echi_slot slot; uint8_t role, first, end; };
+struct posted { struct echi_slot slot; uint8_t role, first, end, name; };   /* name: of what comes by part its first word, else 0 */
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
 struct message {
@@ -128,9 +128,9 @@ struct message {
 };
 /* Payloads of one kind from one node: places for them, and those that wait for one. */
 struct channel {
-    uint8_t posts, first, going;            /* going: payloads on their way to one of the places */
+    uint8_t posts, going[PARAMS];           /* going: payloads on their way to one of the places, by name */
     uint16_t waits, last;                   /* messages without a place */
-    struct posted post[POSTS];
+    struct posted post[POSTS];              /* the older first */
 };
 struct work { uint16_t node; int layer; struct echi_task task; struct echi_result result; };
 struct node {
@@ -244,6 +244,7 @@ struct sim {
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint64_t applied_samples;               /* in the weights of a single group, of all its shards */
     uint64_t samples_of[NODES], rounds_of[NODES];   /* BSP: in the weights of each shard */
+    uint32_t applied_parts[NODES];          /* of its next round, a bit each */
     uint64_t head_in[3], head_samples;      /* samples in each copy of the head's weights, and in the current */
     uint64_t head_newest, head_apart[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
                                                round theirs lie behind it, up to two rounds */
@@ -532,21 +533,23 @@ static bool owns_word(const struct sim *s, int node, int word) {
     while (word >= (int)(p->at + p->count)) p++;
     return p->shard == shard_of(s, node);
 }
-/* The next run of such words from *first on; false: there is none. */
-static bool next_run(const struct sim *s, int node, int *first, int *end) {
-    const int cut = (s->plan.separated ? CUT : LAYERS) * WORDS;
-    while (*first < cut && !owns_word(s, node, *first)) ++*first;
-    for (*end = *first; *end < cut && owns_word(s, node, *end);) ++*end;
-    return *first < cut;
+/* Is it one that an owner's task is about? */
+static bool of_task(const struct sim *s, int node, const struct echi_task *t, int word) {
+    const struct echi_part *p = &s->plan.parts.part[t->only > 0 ? t->only - 1 : 0];
+    return owns_word(s, node, word) && (t->only == 0 || (word >= (int)p->at && word < (int)(p->at + p->count)));
 }
 typedef void touching(struct sim *s, int node, struct echi_slot slot, int first, int end);
-static void on_owned(struct sim *s, int node, touching *touches, struct echi_slot slot) {
-    for (int first = 0, end; next_run(s, node, &first, &end); first = end) touches(s, node, slot, first, end);
+static void on_owned(struct sim *s, int node, const struct echi_task *t, touching *touches, struct echi_slot slot) {
+    for (int i = 0; i < cut_of(s) * WORDS; i++)
+        if (of_task(s, node, t, i)) touches(s, node, slot, i, i + 1);
+}
+static bool same_of_task(const struct sim *s, int node, const struct echi_task *t, const uint32_t *a, const uint32_t *b) {
+    for (int i = 0; i < cut_of(s) * WORDS; i++)
+        if (of_task(s, node, t, i) && a[i] != b[i]) return false;
+    return true;
 }
 static bool same_owned(const struct sim *s, int node, const uint32_t *a, const uint32_t *b) {
-    for (int first = 0, end; next_run(s, node, &first, &end); first = end)
-        if (memcmp(a + first, b + first, (size_t)(end - first) * sizeof *a) != 0) return false;
-    return true;
+    return same_of_task(s, node, &(struct echi_task){0}, a, b);
 }
 
 #include "toy_codec.h"
@@ -554,7 +557,7 @@ static bool same_owned(const struct sim *s, int node, const uint32_t *a, const u
 
 /* A round's sum takes the place of its first push, and leaves that push's slot with nothing that anybody may count on. */
 static bool takes_first(const struct sim *s, const struct echi_task *t) {
-    return t->kind == ECHI_TASK_ADD && t->first && s->plan.codec == ECHI_CODEC_DENSE;
+    return t->kind == ECHI_TASK_ADD && t->first && !t->only && s->plan.codec == ECHI_CODEC_DENSE;
 }
 
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
@@ -622,15 +625,15 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         writes(s, node, head_momentum, head, PARAMS);
         break;
     case ECHI_TASK_ADD:
-        on_owned(s, node, takes_first(s, t) ? writes : reads, t->grads);
-        on_owned(s, node, writes, t->state);
+        on_owned(s, node, t, takes_first(s, t) ? writes : reads, t->grads);
+        on_owned(s, node, t, writes, t->state);
         break;
     case ECHI_TASK_APPLY:
     case ECHI_TASK_REFRESH:
         if (t->kind == ECHI_TASK_APPLY) {
-            on_owned(s, node, reads, t->weights);
-            on_owned(s, node, reads, t->grads);
-            on_owned(s, node, writes, momentum);
+            on_owned(s, node, t, reads, t->weights);
+            on_owned(s, node, t, reads, t->grads);
+            on_owned(s, node, t, writes, momentum);
         }
         if (t->state.kind) {
             reads(s, node, w0, 0, cut);
@@ -638,7 +641,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
             for (int g = 0; g < s->plan.n_groups; g++)
                 if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, 0, cut);
         }
-        on_owned(s, node, writes, t->weights_out);
+        on_owned(s, node, t, writes, t->weights_out);
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
         break;
     case ECHI_TASK_STATE:
@@ -762,12 +765,28 @@ static void send_body(struct sim *s, int from, int to, int kind, enum echi_role 
     send_plain(s, m);
 }
 
+/* Parts have places of their own (echi_msg_name). */
+static int name_of(const struct sim *s, int kind, int first) {
+    return kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && !is_coded(s)) ? first : 0;
+}
+
 /* Payloads whose place is there are on their way; from now on their SENT may come, before or after the message. */
 static void set_going(struct sim *s, struct channel *c) {
-    while (c->going < c->posts && c->waits != NOBODY) {
-        struct message *m = &s->pool[c->waits];
-        c->waits = m->next;
-        c->going++;
+    uint16_t before = NOBODY;
+    for (uint16_t at = c->waits, next; at != NOBODY; at = next) {
+        struct message *m = &s->pool[at];
+        const int name = name_of(s, m->kind, m->first);
+        int places = -c->going[name];
+        next = m->next;
+        for (int i = 0; i < c->posts; i++) places += c->post[i].name == name;
+        if (places <= 0) {
+            before = at;
+            continue;
+        }
+        if (before == NOBODY) c->waits = next;
+        else s->pool[before].next = next;
+        if (c->last == at) c->last = before;
+        c->going[name]++;
         m->going = true;
         send_plain(s, m);
         if (!echi_lends(&s->plan, m->from, m->to, (enum echi_kind)m->kind)) due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
@@ -797,6 +816,7 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
     CHECK(s, m->meta_len > 0);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)words * sizeof m->word[0]);
     struct channel *c = channel(s, a->to, node, a->kind);
+    m->next = NOBODY;
     if (c->waits == NOBODY) c->waits = (uint16_t)index_of(s, m);
     else s->pool[c->last].next = (uint16_t)index_of(s, m);
     c->last = (uint16_t)index_of(s, m);
@@ -824,7 +844,7 @@ static void drop(struct sim *s, struct message *m) {
     if (m->words == 0) return;   /* it is let go when it would have arrived */
     struct channel *c = channel(s, m->to, m->from, m->kind);
     if (m->going) {
-        c->going--;
+        c->going[name_of(s, m->kind, m->first)]--;
         return;
     }
     const uint16_t self = (uint16_t)index_of(s, m);
@@ -863,7 +883,7 @@ static void post_one(struct sim *s, int node, const struct echi_action *a, enum 
     write_begins(s, node, a->slot, first, end);
     struct channel *c = channel(s, node, a->to, a->kind);
     CHECK(s, c->posts < POSTS);
-    c->post[(c->first + c->posts++) % POSTS] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end};
+    c->post[c->posts++] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end, (uint8_t)name_of(s, a->kind, first)};
     set_going(s, c);
 }
 static void post_by_part(struct sim *s, int node, const struct echi_action *a, enum echi_role role) {
@@ -1134,10 +1154,8 @@ static void drop_peer(struct sim *s, int node, int peer) {
     for (int k = 0; k < ECHI_KINDS; k++) {
         if (!echi_kind_has_payload(k)) continue;
         struct channel *c = channel(s, node, peer, k);
-        for (; c->posts > 0; c->posts--, c->first = (uint8_t)((c->first + 1) % POSTS)) {
-            post_ends(s, node, &c->post[c->first]);
-        }
-        c->going = 0;
+        for (; c->posts > 0; c->posts--) post_ends(s, node, &c->post[c->posts - 1]);
+        memset(c->going, 0, sizeof c->going);
     }
 }
 
@@ -1196,10 +1214,14 @@ static void deliver(struct sim *s, const struct message *m) {
     if (m->words) {
         int first, end, at, words;
         struct channel *c = channel(s, m->to, m->from, m->kind);
-        post = c->post[c->first];
-        c->first = (uint8_t)((c->first + 1) % POSTS);
+        const int name = name_of(s, m->kind, m->first);
+        int its = 0;
+        while (its < c->posts && c->post[its].name != name) its++;
+        CHECK(s, its < c->posts);
+        post = c->post[its];
         c->posts--;
-        c->going--;
+        memmove(&c->post[its], &c->post[its + 1], (size_t)(c->posts - its) * sizeof c->post[0]);
+        c->going[name]--;
         extent(s, m->kind, &msg, msg.to_role == ECHI_ROLE_HEAD || msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
         CHECK(s, words == m->words && post.role == msg.to_role && first >= post.first && end <= post.end);
         const bool lent = echi_lends(&s->plan, m->from, m->to, (enum echi_kind)m->kind);
@@ -1267,7 +1289,7 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
     if (!of_head) note_taken(s, w->node, t);
     uint32_t *v = place_at(s, w->node, of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM, 0)->word;
     for (int i = first; i < end; i++) {
-        if (!of_head && !owns_word(s, w->node, i)) continue;
+        if (!of_head && !of_task(s, w->node, t, i)) continue;
         const uint32_t move = is_local(s) ? toy_outer(i, &v[i], grads[i], s->plan.outer_momentum > 0)
                                           : toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
         if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - move;
@@ -1353,7 +1375,7 @@ static void run_task(struct sim *s, struct work *w) {
         read_push(s, w->node, t, grads);
         note_taken(s, w->node, t);
         for (int i = 0; i < cut_of(s) * WORDS; i++)
-            if (owns_word(s, w->node, i)) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
+            if (of_task(s, w->node, t, i)) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
         break;
     }
     case ECHI_TASK_APPLY:

@@ -115,7 +115,7 @@ static struct seen_lease *watch_push(struct sim *s, const struct work *w) {
     struct seen_lease *seen = seen_of(s, &w->task.lease);
     MUST(s, ONCE, seen->begun && !(seen->applied & bit_of(s, w->node)));
     expected_grads(s, seen, expected);
-    if (!is_coded(s)) MUST(s, GRADIENT, same_owned(s, w->node, expected, place(s, w->node, w->task.grads)->word));
+    if (!is_coded(s)) MUST(s, GRADIENT, same_of_task(s, w->node, &w->task, expected, place(s, w->node, w->task.grads)->word));
     return seen;
 }
 
@@ -227,6 +227,7 @@ static void watch_dropped(struct sim *s, const struct seen_lease *seen) {
 static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     const struct echi_plan *p = &s->node[node].setup.plan;
+    const int shard = shard_of(s, node);
     switch (a->kind) {
     case ECHI_KIND_LEASE: watch_dealt(s, l); break;
     case ECHI_KIND_WEIGHTS:
@@ -235,7 +236,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         /* What a lost owner did last may be gone, or not have come from whoever has it. */
         MUST(s, STATE, !owns_reserve(s, node) || s->owner_killed || a->msg.members < s->woke_at || a->msg.samples >= s->woke_samples);
-        MUST(s, SUM, !rounds(s) || a->msg.version == s->rounds_of[shard_of(s, node)]);
+        MUST(s, SUM, !rounds(s) || a->msg.version == s->rounds_of[shard] + (s->applied_parts[shard] >> a->msg.part & 1));
         break;
     case ECHI_KIND_APPLIED: {
         struct seen_lease *seen = seen_of(s, l);
@@ -357,11 +358,12 @@ static void watch_held(struct sim *s) {
         MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
 }
 
-/* A push is taken, by a task that then has all of it. */
-static void watch_takes(struct sim *s, int node, const struct echi_lease *l) {
-    struct seen_lease *seen = seen_of(s, l);
+/* A push is taken, by a task that then has all of it, or a part that is whole. */
+static void watch_takes(struct sim *s, int node, const struct echi_task *t) {
+    struct seen_lease *seen = seen_of(s, &t->lease);
     uint32_t all = 0;
-    for (int i = 0; i < parts_of(s); i++) all |= s->plan.parts.part[i].shard == shard_of(s, node) ? 1u << i : 0;
+    for (int i = 0; i < parts_of(s); i++)
+        all |= s->plan.parts.part[i].shard == shard_of(s, node) && (t->only == 0 || t->only == i + 1) ? 1u << i : 0;
     MUST(s, WHOLE, (seen->parts & all) == all);
     seen->parts &= ~all;
 }
@@ -377,7 +379,7 @@ static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
     if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS)
-        watch_takes(s, node, &t->lease);
+        watch_takes(s, node, t);
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
@@ -556,8 +558,17 @@ static void watch_apply(struct sim *s, const struct work *w) {
     if (rounds(s)) {
         MUST(s, GRADIENT, t->samples == t->divisor && t->divisor == t->lease.round_size && t->damping == 0);
         const int shard = shard_of(s, w->node);
-        out->holds = s->samples_of[shard] += t->samples;
-        const uint64_t round = ++s->rounds_of[shard];
+        out->holds = s->samples_of[shard] + t->samples;
+        if (!is_coded(s) && !s->from.coded && !is_local(s))
+            MUST(s, ONE_NODE, same_of_task(s, w->node, t, out->word, alone_at(s, s->rounds_of[shard] + 1)));
+        if (t->only > 0) {
+            MUST(s, ONCE, !(s->applied_parts[shard] >> (t->only - 1) & 1));
+            s->applied_parts[shard] |= 1u << (t->only - 1);
+            if (__builtin_popcount(s->applied_parts[shard]) < echi_post_parts(&s->node[w->node].setup, ECHI_KIND_PUSH, w->node)) return;
+        }
+        s->applied_parts[shard] = 0;
+        s->samples_of[shard] += t->samples;
+        s->rounds_of[shard]++;
         s->applied_samples = s->samples_of[0];
         s->versions[g] = s->rounds_of[0];
         for (int k = 1; k < s->plan.shards; k++) {
@@ -565,7 +576,6 @@ static void watch_apply(struct sim *s, const struct work *w) {
             if (s->rounds_of[k] < s->versions[g]) s->versions[g] = s->rounds_of[k];
         }
         if (is_local(s)) return check_outer(s, w);
-        if (!is_coded(s) && !s->from.coded) MUST(s, ONE_NODE, same_owned(s, w->node, out->word, alone_at(s, round)));
         return;
     }
     struct seen_lease *seen = watch_push(s, w);

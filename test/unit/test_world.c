@@ -230,7 +230,7 @@ static void work_on(int at) {
         if (t->kind == ECHI_TASK_APPLY && t->lease.n == t->samples &&
             s.node[now.node].role.owner->rules->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
             count_in(&t->lease);
-        if (t->kind == ECHI_TASK_ADD) count_in(&t->lease);
+        if (t->kind == ECHI_TASK_ADD && t->only <= 1) count_in(&t->lease);   /* of a push by parts the one that comes last */
     }
     if (!s.node[now.node].dead) tell(now.node, (enum echi_role)t->role, &e);
 }

@@ -244,9 +244,18 @@ static bool held_back(const struct echi_play *p, int r) {
     return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
 }
 
+/* With rounds weights go part by part, as pushes come: while the last push is on its way, so is the first answer, but for what follows
+ * from the last part, one of those of the trunk. */
+static double last_part(const struct echi_play *p) {
+    const double trunk = messages(p->load->trunk, p->load->layers);
+    return trunk > 0 ? p->load->trunk / trunk / travels(p) : 1;
+}
+
 static void weights_leave(struct echi_play *p, int r, int strand, enum echi_play_what sent) {
     const int g = p->plan->group_of[r];
-    echi_predict_carry(p, p->plan->owner_of[g], r, p->states.part * travels(p),
+    const double part = p->ahead ? last_part(p) * p->states.part : p->states.part;
+    p->ahead = false;
+    echi_predict_carry(p, p->plan->owner_of[g], r, part * travels(p),
                        &(struct echi_play_note){WEIGHTS_IN, r, strand, sent, g, 0});
 }
 
@@ -390,6 +399,7 @@ static void part_in(struct echi_play *p, int r, int strand, bool head) {
 
 static void round_applied(struct echi_play *p) {
     p->round_in = 0;
+    p->ahead = p->plan->codec == ECHI_CODEC_DENSE && !p->plan->deterministic && !p->policy->local;
     for (int r = 0; r < p->plan->world; r++) {
         if (p->plan->group_of[r] == ECHI_NONE) continue;
         count(p, r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the owner share: owner.c (pushes, weights, workers), owner_states.c (states between owners) and owner_norms.c
- * (synchronous batch-norm). */
+ * What the files of the owner share: owner.c (pushes, weights, workers), owner_rounds.c (rounds part by part), owner_states.c (states
+ * between owners) and owner_norms.c (synchronous batch-norm). */
 #ifndef ECHI_OWNER_IMPL_H
 #define ECHI_OWNER_IMPL_H
 #include "echi_roles.h"
@@ -20,6 +20,32 @@ static inline struct echi_task *compute(struct echi_owner *o, enum echi_task_kin
     o->busy = 1;
     return t;
 }
+
+/* ---- owner.c ---- */
+
+/* Asks for the step by a sum or a push, of `samples` samples, into snapshot `to`. */
+struct echi_task *echi_owner_apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
+                                   uint32_t divisor, uint8_t to, struct echi_actions *out);
+uint8_t echi_owner_free_snapshot(const struct echi_owner *o);   /* ECHI_NONE: wait for a SENT */
+void echi_owner_owe(struct echi_owner *o, int rank, int times);
+/* One part of the weights in snapshot `from`, to a worker. */
+void echi_owner_send_part(struct echi_owner *o, int rank, uint8_t from, int part, uint64_t version, uint64_t samples,
+                          struct echi_actions *out);
+/* The pushes of a round are in the weights: tells the coordinator, and who was not sent the weights part by part is owed them. */
+void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, struct echi_actions *out);
+
+/* ---- owner_rounds.c ---- */
+
+void echi_rounds_init(struct echi_owner *o);
+/* A part of a push has come, and is noted in o->push[]. */
+void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_actions *out);
+/* Weights of the round under way, to whom there is a place for; a part of them has left for `rank`; `rank` is lost. */
+void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out);
+void echi_rounds_left(struct echi_owner *o, int rank);
+void echi_rounds_lost(struct echi_owner *o, int rank);
+/* The next task; and what is to be done when it has ended. */
+void echi_rounds_pump(struct echi_owner *o, struct echi_actions *out);
+void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
 
 /* ---- owner_states.c; without several groups there is nothing to do in any of these ---- */
 

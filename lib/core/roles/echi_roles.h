@@ -58,8 +58,8 @@ struct echi_worker {
     bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
-    /* By the same: of the weights that come there, so many parts are in, of each shard so many, and what all of them are to say. */
-    struct echi_coming { uint16_t in, of[ECHI_SHARDS_MAX]; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
+    /* By the same: of the weights that come there, so many parts are in, and which, and what all of them are to say. */
+    struct echi_coming { uint16_t in; struct echi_part_set here; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
     /* codec top-k (PROTOCOL.md, "Two kinds of link") */
@@ -91,7 +91,9 @@ bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out)
 /* ---- owner of the trunk, or of all layers, for one group ---- */
 struct echi_push {
     struct echi_lease lease;
-    int parts_in;                                 /* so many have come, from the last down */
+    int parts_in; struct echi_part_set here;      /* so many have come, and which */
+    /* Rounds by part: which were given to the round's sum, or need not be, since they are in it; so many are in it. */
+    struct echi_part_set taken; int added;
     bool whole, more;
     double loss, staleness; uint32_t correct;
     uint64_t seen, head;                          /* samples in the weights it was computed on; in the head's behind it */
@@ -108,6 +110,7 @@ struct echi_owner {
     const struct echi_sync_rules *rules;
     int group, shard;
     int parts, weight_parts;                      /* messages of a push, and of weights, for and from this shard */
+    int end;                                      /* all parts in front of the cut are below this */
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
     uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),
@@ -118,7 +121,21 @@ struct echi_owner {
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round_in;                            /* BSP: samples of the current round that are in */
     int round_count;                              /* BSP: the pushes that make up the round so far, in round_push[] */
-    int queued;                                   /* whole pushes that wait, in queue[] */
+    int queued;                                   /* whole pushes that wait, in queue[]; by part: those with parts that wait */
+    struct {                                      /* BSP, dense, several workers: each part is summed, applied and sent by itself */
+        bool by_part;
+        bool again;                               /* a lease of this round was issued again */
+        uint32_t size;                            /* samples of this round; 0: nothing of it has come */
+        struct echi_lease first;                  /* of its leases the one that stands first in the data */
+        int covered;                              /* parts that all samples are in of, and that are not applied */
+        struct echi_part_set given;               /* parts whose APPLY was asked for */
+        int applied; uint8_t order[ECHI_PARTS_MAX];   /* so many are applied, in this order */
+        uint8_t next;                             /* the snapshot that they are written to; ECHI_NONE: none yet */
+        struct echi_ranks getting;                /* who gets parts as they are applied */
+        uint16_t turn[ECHI_ANSWERS + 1]; int turns;   /* the same, in the order of their turns */
+        int trickles;                             /* such parts that have not left for other nodes */
+        uint32_t in[ECHI_PARTS_MAX];              /* samples of each part that are in */
+    } round;
     /* snapshots of the weights */
     uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS];   /* in_flight: messages */
     int sends;                                    /* answers to other nodes, coded ones, and copies for the coordinator: not left yet */
@@ -182,6 +199,8 @@ struct echi_owner {
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
     uint16_t leaving[ECHI_WORLD_MAX];             /* messages of weights to this worker that have not left */
+    /* The same, of a round whose parts go as they are applied, and how many of them were sent. */
+    uint16_t trickling[ECHI_WORLD_MAX], trickled[ECHI_WORLD_MAX];
     bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
     bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */

@@ -17,6 +17,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     o->shard = echi_plan_shard_owned(&setup->plan, setup->rank);
     o->parts = echi_post_parts(setup, ECHI_KIND_PUSH, setup->rank);
     o->weight_parts = echi_post_parts(setup, ECHI_KIND_WEIGHTS, setup->rank);
+    o->end = echi_parts_before(&setup->plan.parts, setup->cut);
     o->state_sending = -1;
     o->least = UINT32_MAX;
     for (int r = 0; r < setup->plan.world; r++) {
@@ -25,7 +26,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->push[r] = (struct echi_push){0};
         o->entered[r] = o->last[r] = 0;
         o->answer[r] = 0;
-        o->leaving[r] = 0;
+        o->leaving[r] = o->trickling[r] = o->trickled[r] = 0;
         o->in_round[r] = 0;
         o->norm_in[r] = 0;
         o->known[r] = member;
@@ -36,6 +37,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         if (member) o->worker[o->workers++] = (uint16_t)r;
     }
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
+    echi_rounds_init(o);
     o->alone = setup->plan.reserve && setup->plan.n_groups == 2 && group == 0;
 }
 
@@ -74,7 +76,7 @@ static bool belongs(const struct echi_owner *o, int rank, uint32_t joined) { ret
 
 /* ---- weights out ---- */
 
-static void owe(struct echi_owner *o, int rank, int times) {
+void echi_owner_owe(struct echi_owner *o, int rank, int times) {
     o->answer[rank] = (uint8_t)(o->answer[rank] + times);
     echi_ranks_drop(&o->held_back, rank);
     echi_ranks_add(&o->owed, rank);
@@ -86,16 +88,21 @@ static void owe_nothing(struct echi_owner *o, int rank) {
     echi_ranks_drop(&o->owed, rank);
 }
 
+void echi_owner_send_part(struct echi_owner *o, int rank, uint8_t from, int part, uint64_t version, uint64_t samples,
+                          struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
+    a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, from};
+    a->msg.part = (uint16_t)part;
+    a->msg.version = version;
+    a->msg.samples = samples;
+    a->msg.members = o->joined[rank];
+    o->in_flight[from]++;
+}
+
 static void send_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
-    for (int i = 0; i < o->weight_parts; i++) {
-        struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
-        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
-        a->msg.part = (uint16_t)echi_post_part(o->setup, ECHI_KIND_WEIGHTS, o->setup->rank, i);
-        a->msg.version = o->version;
-        a->msg.samples = o->samples;
-        a->msg.members = o->joined[rank];
-    }
-    o->in_flight[o->current] = (uint16_t)(o->in_flight[o->current] + o->weight_parts);
+    for (int i = 0; i < o->weight_parts; i++)
+        echi_owner_send_part(o, rank, o->current, echi_post_part(o->setup, ECHI_KIND_WEIGHTS, o->setup->rank, i), o->version, o->samples,
+                             out);
     o->leaving[rank] = (uint16_t)(o->leaving[rank] + o->weight_parts);
     o->sends += rank != o->setup->rank;
     o->answer[rank]--;
@@ -105,7 +112,8 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
  * until it has the next (echi_loan.h), which takes no place from the others. */
 static void weights_left(struct echi_owner *o, const struct echi_event *e) {
     o->in_flight[e->slot.index]--;
-    if (e->kind == ECHI_KIND_PARAMS || (--o->leaving[e->from] % o->weight_parts == 0 && e->from != o->setup->rank)) o->sends--;
+    if (e->kind == ECHI_KIND_WEIGHTS && o->trickling[e->from] > 0) echi_rounds_left(o, e->from);
+    else if (e->kind == ECHI_KIND_PARAMS || (--o->leaving[e->from] % o->weight_parts == 0 && e->from != o->setup->rank)) o->sends--;
 }
 
 /* What has changed since the message before, in the order of this worker's link: a task, and then the message. What stays on this
@@ -157,7 +165,7 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
     }
 }
 
-static uint8_t free_snapshot(const struct echi_owner *o) {
+uint8_t echi_owner_free_snapshot(const struct echi_owner *o) {
     const int self = o->setup->rank, count = echi_plan_snapshots(plan_of(o), o->workers > (int)o->view[self].member, o->known[self]);
     for (uint8_t i = 0; i < count; i++)
         if (i != o->current && o->in_flight[i] == 0) return i;
@@ -179,8 +187,8 @@ static void name_states(struct echi_owner *o, struct echi_task *t) {
     o->woke_next = o->woke && echi_states_caught_up(o) ? o->woke : 0;
 }
 
-static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
-                               uint32_t divisor, uint8_t to, struct echi_actions *out) {
+struct echi_task *echi_owner_apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
+                                   uint32_t divisor, uint8_t to, struct echi_actions *out) {
     struct echi_task *t = compute(o, ECHI_TASK_APPLY, out);
     t->grads = grads;
     t->lease = *lease;
@@ -220,7 +228,7 @@ static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
     *p = (struct echi_push){0};
     o->queued--;
     memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
-    if (of_member) owe(o, rank, 1);
+    if (of_member) echi_owner_owe(o, rank, 1);
     if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
     return true;
 }
@@ -243,11 +251,12 @@ static const struct echi_lease *round_place(const struct echi_owner *o) {
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy || !o->started || echi_norms_join(o, out) || o->momentum_sending || echi_states_decode(o, out)) return;
-    const uint8_t to = free_snapshot(o);
+    if (o->round.by_part) return echi_rounds_pump(o, out);
+    const uint8_t to = echi_owner_free_snapshot(o);
     if (o->round_count) {
         if (o->round_in == o->round_push[0].lease.round_size) {
             if (to != ECHI_NONE)
-                apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, round_place(o), o->round_in, o->round_in, to, out);
+                echi_owner_apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, round_place(o), o->round_in, o->round_in, to, out);
             return;
         }
     }
@@ -264,7 +273,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
             t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
         } else {
             if (to == ECHI_NONE || echi_states_too_far_ahead(o)) return;
-            struct echi_task *t = apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
+            struct echi_task *t = echi_owner_apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
             /* What a lost group's running copy had beyond its complete one is in these weights no more. */
             p->staleness = p->seen < o->next_samples ? (double)(o->next_samples - p->seen) / plan_of(o)->round : 0;
             t->damping = damped(o, p->staleness);
@@ -323,15 +332,30 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
     for (int i = 0; i < o->workers; i++) {
-        owe(o, o->worker[i], plan_of(o)->strands);
+        echi_owner_owe(o, o->worker[i], plan_of(o)->strands);
         o->pushed_at[o->worker[i]] = now;
     }
+}
+
+void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, struct echi_actions *out) {
+    for (int i = 0; i < o->round_count; i++) {
+        applied(o, &o->round_push[i], out);
+        o->in_round[o->round_push[i].lease.worker] = 0;
+    }
+    for (int i = 0; i < o->workers; i++) {
+        const int r = o->worker[i];
+        if (o->answer[r] == 0 && echi_ranks_next(have, r) != r) echi_owner_owe(o, r, 1);
+    }
+    echi_norms_applied(o, o->round_push[0].lease.round);
+    o->round_count = 0;
+    o->round_in = 0;
 }
 
 static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     o->busy = 0;
     if (t->kind == ECHI_TASK_NORM) return echi_norms_joined(o, out);
+    if (t->only) return echi_rounds_computed(o, e, out);
     if (t->kind == ECHI_TASK_DECODE) return echi_states_decoded(o, t->coded.index, out);
     if (t->kind == ECHI_TASK_ENCODE) {
         if (t->coded.kind == ECHI_SLOT_OWNER_CODED) send_encoded(o, t, out);
@@ -359,18 +383,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         return;
     }
     o->version++;
-    if (o->round_count) {
-        for (int i = 0; i < o->round_count; i++) {
-            applied(o, &o->round_push[i], out);
-            o->in_round[o->round_push[i].lease.worker] = 0;
-        }
-        for (int i = 0; i < o->workers; i++)
-            if (o->answer[o->worker[i]] == 0) owe(o, o->worker[i], 1);
-        echi_norms_applied(o, o->round_push[0].lease.round);
-        o->round_count = 0;
-        o->round_in = 0;
-        return;
-    }
+    if (o->round_count) return echi_owner_end_round(o, &(struct echi_ranks){{0}}, out);
     const int rank = t->lease.worker;
     const bool of_member = belongs(o, rank, o->push[rank].joined);
     const bool idle = of_member ? !o->push[rank].more && o->entered[rank] <= t->lease.id : o->view[rank].idle;
@@ -385,7 +398,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     applied(o, &o->push[rank], out);
     o->push[rank] = (struct echi_push){0};
-    if (of_member) owe(o, rank, 1);
+    if (of_member) echi_owner_owe(o, rank, 1);
     if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
@@ -413,7 +426,7 @@ static void on_enter(struct echi_owner *o, const struct echi_event *e, struct ec
     if (o->joins[e->from]) {
         o->joins[e->from] = false;
         o->pushed_at[e->from] = e->now;
-        owe(o, e->from, plan_of(o)->strands);
+        echi_owner_owe(o, e->from, plan_of(o)->strands);
     }
     o->entered[e->from] = l->id;
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
@@ -438,12 +451,13 @@ static bool is_mine(const struct echi_owner *o, const struct echi_lease *l) {
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &e->msg->lease;
     const struct echi_push *p = &o->push[e->from];
-    const int next = echi_post_part(o->setup, ECHI_KIND_PUSH, o->setup->rank, p->parts_in);
+    const int part = e->msg->part;
+    const uint32_t size = o->round_count ? o->round_push[0].lease.round_size : o->round.size;
     if (!o->started || !o->known[e->from] || l->worker != e->from || !is_mine(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
-    if (p->whole || e->msg->part != next || (p->parts_in > 0 && p->lease.id != l->id)) return false;
+    if (part >= o->end || plan_of(o)->parts.part[part].shard != o->shard || echi_part_in(&p->here, part)) return false;
+    if (p->whole || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
-    return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
-           (o->round_count == 0 || l->round_size == o->round_push[0].lease.round_size) && !is_in(o, l);
+    return l->round == o->version && o->round_count < ECHI_ROUND_LEASES && (size == 0 || l->round_size == size) && !is_in(o, l);
 }
 
 static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -454,8 +468,10 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     o->draining = false;   /* a lease after the drain: it was for a checkpoint */
     p->lease = m->lease;
     p->parts_in++;
-    if (p->parts_in < o->parts) return;
-    p->whole = true;
+    echi_part_add(&p->here, m->part);
+    p->whole = p->parts_in == o->parts;
+    if (!p->whole && o->round.by_part) echi_rounds_part(o, e->from, m->part, out);
+    if (!p->whole) return;
     p->more = m->flag;
     p->head = m->head;
     p->loss = m->loss;
@@ -467,7 +483,8 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->held = o->answered_in[e->from];
     o->pushed_at[e->from] = e->now;
     if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);
-    o->queue[o->queued++] = e->from;
+    if (o->round.by_part) echi_rounds_part(o, e->from, m->part, out);
+    else o->queue[o->queued++] = e->from;
 }
 
 /* ---- losses ---- */
@@ -532,8 +549,9 @@ static void on_moved(struct echi_owner *o, const struct echi_event *e, struct ec
 static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     o->members = e->msg->members;
     leave(o, e->from);
+    echi_rounds_lost(o, e->from);
     o->known[e->from] = false;
-    if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
+    if (!o->push[e->from].whole && !o->round.by_part) o->push[e->from] = (struct echi_push){0};
     list_workers(o, out);
     echi_states_reserve(o);
     echi_states_lost(o, e->from, out);
@@ -624,6 +642,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     echi_states_exchange(o, out);
     while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
     if (o->started) answer(o, e->now, out);
+    echi_rounds_answer(o, out);
     pump(o, out);
     report(o, out);
 }

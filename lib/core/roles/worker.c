@@ -299,24 +299,25 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
     else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
 }
 
-/* The parts of one answer come from each owner one behind the other, from several owners as it may be. */
+/* The parts of one answer come in any order, from one owner or several. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     struct echi_coming *c = &w->coming[place];
     const int shard = echi_plan_shard_owned(&w->setup->plan, e->from);
     const bool same = m->version == c->version && m->samples == c->samples && m->members == c->members;
-    if (shard < 0 || m->part != echi_post_part(w->setup, ECHI_KIND_WEIGHTS, e->from, c->of[shard]) || (c->in > 0 && !same)) {
-        echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is none of those before it: do all nodes run the same version?");
+    const bool one = m->part < w->weight_parts && (coded(w) || w->setup->plan.parts.part[m->part].shard == shard);
+    if (shard < 0 || !one || echi_part_in(&c->here, m->part) || (c->in > 0 && !same)) {
+        echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is not one of those before it: do all run the same version?");
         return false;
     }
     c->in++;
-    c->of[shard]++;
+    echi_part_add(&c->here, m->part);
     c->members = m->members;
     c->version = m->version;
     c->samples = m->samples;
     if (c->in < w->weight_parts) return false;
     c->in = 0;
-    memset(c->of, 0, sizeof c->of);
+    c->here = (struct echi_part_set){{0}};
     return true;
 }
 

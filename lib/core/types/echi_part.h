@@ -17,6 +17,11 @@ struct echi_part {
     uint8_t shard;                        /* of its group's shards the one that it is in (shards.c); 0 behind the cut */
     uint32_t tolerance;                   /* millionths of its bytes that may be lost on the way; 0 on every transport that exists yet */
 };
+/* A set of them. */
+struct echi_part_set { uint64_t word[ECHI_PARTS_MAX / 64]; };
+static inline bool echi_part_in(const struct echi_part_set *s, int part) { return s->word[part / 64] >> part % 64 & 1; }
+static inline void echi_part_add(struct echi_part_set *s, int part) { s->word[part / 64] |= UINT64_C(1) << part % 64; }
+
 struct echi_parts { uint16_t count; struct echi_part part[ECHI_PARTS_MAX]; };   /* count 0: not made yet */
 
 /* What a model says of itself: its layers with parameters, in the order of forward. */

@@ -101,6 +101,8 @@ struct echi_task {
     uint16_t part, layer;                   /* layer: NORM: the batch-norm's */
     struct echi_slot norm, sums;            /* STEP, FORWARD, BACKWARD: what this part begins with, from the owner, and ends with, for the
                                                owner; none: it is the first, the last. NORM: sums: what is put together */
+    uint16_t only;                          /* ADD, APPLY: of this part alone, counted from 1; 0: of all that the owner has. The first APPLY
+                                               of a round has `first` */
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */

@@ -135,6 +135,7 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
         return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot),
                    echi_post_parts(&s->setup, (enum echi_kind)a->kind, echi_post_owner((enum echi_kind)a->kind, s->setup.rank, a->to)));
     case ECHI_ACTION_COMPUTE:
+        if (a->task.only > s->setup.plan.parts.count) return *why = "it is about a part that the plan does not have", false;
         if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
         return owe(s, owed_task(&a->task), 1);
     case ECHI_ACTION_MEASURE: return owe(s, (struct owed){.what = OWED_MEASURED}, 1);

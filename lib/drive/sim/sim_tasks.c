@@ -114,6 +114,11 @@ static double parameters(const struct echi_sim *s, int rank, bool of_head) {
     return (double)echi_job_kept(s->job, &s->node[rank].setup.plan, rank, of_head);
 }
 
+/* Those that an owner's task is about. */
+static double of_task(const struct echi_sim *s, int rank, const struct echi_task *t) {
+    return t->only ? s->node[rank].setup.plan.parts.part[t->only - 1].count : parameters(s, rank, false);
+}
+
 /* Weights from w0 and the states that are there. */
 static double summing(const struct echi_sim *s, int rank, const struct echi_task *t) {
     const struct echi_plan *p = &s->node[rank].setup.plan;
@@ -162,9 +167,9 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
     case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
-    case ECHI_TASK_ADD: return p->add * parameters(s, rank, false) + reading_push(s, rank, &t->lease);
+    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
-        return p->apply * parameters(s, rank, false) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
+        return p->apply * of_task(s, rank, t) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
                (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
     case ECHI_TASK_ENCODE: return coding(s, rank, t->ratio);
     case ECHI_TASK_DECODE: return reading_state(s, rank, t);
