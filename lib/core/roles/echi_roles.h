@@ -211,7 +211,7 @@ struct echi_owner {
     uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */
     /* As many as are counted above. */
     uint16_t worker[ECHI_WORLD_MAX];              /* ranks, ascending */
-    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose whole pushes wait, in order of arrival */
+    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose whole pushes, or parts of them, wait: in order of arrival */
     struct echi_push round_push[ECHI_ROUND_LEASES];
     uint8_t peer_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX], own_marks[ECHI_MARKS_MAX];   /* as they travel; own: for the message being sent */
     uint8_t coming_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX];   /* codec top-k: of complete states that are still coded */

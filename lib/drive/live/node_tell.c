@@ -180,7 +180,8 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     if (o->policy->rounds) add_round(l, n);
     if (o->norm.open)
         echi_print(l, "; sums of %s have come of %u of %u samples", n->job->layer[o->norm.layer].name, o->norm.in, o->norm.of.together);
-    for (int i = 0; i < o->queued; i++) echi_print(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
+    const char *waits = o->round.by_part ? "; parts of pushes wait from rank" : "; whole pushes wait from rank";
+    for (int i = 0; i < o->queued; i++) echi_print(l, "%s %d", i ? "," : waits, o->queue[i]);
     const char *before = "; pushes come in from";
     for (int r = 0; r < n->world; r++) {
         if (o->push[r].whole || o->push[r].parts_in == 0) continue;
