@@ -123,9 +123,22 @@ static void return_loans(struct sim *s) {
     while (step(s)) {}
 }
 
+/* A run that ends before a cut link is noticed leaves messages that wait for a place at its end: one owner's weights, behind those of which
+ * the other owner's part was lost. They come back, as where a link is closed. */
+static void return_for_the_cut_off(struct sim *s) {
+    for (int i = 0; i < s->pooled; i++) {
+        struct message *m = &s->pool[i];
+        bool cut = false;
+        for (int r = 0; r < s->plan.world; r++) cut = cut || (s->node[m->to].cut[r] && !s->node[r].dead);
+        if (s->plan.shards > 0 && cut && m->refs > 0 && m->words > 0 && !m->going && !m->dropped) drop(s, m);
+    }
+    while (step(s)) {}
+}
+
 /* Nothing is on its way, no slot is read or written, but the places that wait for what will never come. */
 static void check_silence(struct sim *s) {
     return_loans(s);
+    return_for_the_cut_off(s);
     for (int i = 0; i < s->pooled; i++)
         MUST(s, SILENCE, s->pool[i].refs == 0 || s->node[s->pool[i].from].dead || s->node[s->pool[i].to].dead);
     for (int i = 0; i < TASKS; i++) MUST(s, SILENCE, !s->work_used[i] || s->node[s->work[i].node].dead);
