@@ -61,11 +61,20 @@ static void check(ech_status status, const struct ech_error *err) {
     exit(1);
 }
 
-/* The owner of the parameters receives a gradient from every other worker, and sends each the new weights. */
+/* An owner receives a gradient of its shard from every other worker, and sends each the new weights; with a worker of its own it exchanges
+ * all other parameters with their owners too. One owner has a shard of all. Shards here are alike. */
 static double link_bytes(const struct ech_report *report, const ech_model *model) {
-    int senders = 0;
-    for (int rank = 0; rank < report->world; rank++) senders += report->batch[rank] > 0 && rank != report->owner_of[0];
-    return (double)senders * (double)ech_model_params(model) * sizeof(float);
+    const int shards = report->n_shards > 0 ? report->n_shards : 1;
+    const double all = (double)ech_model_params(model) * sizeof(float), own = all / shards;
+    double most = 0;
+    for (int k = 0; k < shards; k++) {
+        const int owner = report->n_shards > 0 ? report->shard_owner[k] : report->owner_of[0];
+        int senders = 0;
+        for (int rank = 0; rank < report->world; rank++) senders += report->batch[rank] > 0 && rank != owner;
+        const double bytes = senders * own + (report->batch[owner] > 0 ? all - own : 0);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 static void print_run(const struct ech_report *report, const ech_model *model, const struct use *use) {

@@ -10,6 +10,7 @@
 #   BATCH           samples a step of each host (default 8)
 #   RUNS, STEPS     runs of each in turn (default 5), steps a run (default 50)
 #   SHARES          Echelon's --shares (default equal)
+#   SHARDS          Echelon's --shards (default auto)
 #   BENCH_PYTHON    a Python with torch; the system's is tried too, and the faster of the two is the one to beat
 # Hours with all defaults, by name only: make bench ONLY=sync. RUNS=1 STEPS=8 HOSTS=4 NETS=resnet18 is a first look of two minutes.
 # Exits with 77 where there can be no test-bed, and, after our own figures, where there is no PyTorch.
@@ -19,7 +20,7 @@
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench
 node=${B:-$root/build}/test/bench/bench_sync
-runs=${RUNS:-5} steps=${STEPS:-50} batch=${BATCH:-8} shares=${SHARES:-equal} keyed=${KEYED-resnet18}
+runs=${RUNS:-5} steps=${STEPS:-50} batch=${BATCH:-8} shares=${SHARES:-equal} shards=${SHARDS:-auto} keyed=${KEYED-resnet18}
 alone_steps=20   # of one host alone, for its processor time
 unset OPENBLAS_CORETYPE
 export GLOO_SOCKET_IFNAME=eth0   # a host's name says nothing about its address
@@ -56,7 +57,7 @@ run() {   # run NAME HOST|all COMMAND...
 of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY
 echelon_run() {   # echelon_run NAME HOST|all HOSTS STEPS OPTIONS...
     run "$1" "$2" "$node" "$net" "$4" --sync bsp --shares "$shares" --batch $((batch * $3)) --threads 1 --lr 0.001 --momentum 0.9 \
-        --weight-decay 0 --join-timeout 300 "${@:5}"
+        --weight-decay 0 --join-timeout 300 --shards "$([ "$3" = 1 ] && echo auto || echo "$shards")" "${@:5}"
 }
 torch_run() {     # torch_run NAME HOST|all STEPS [PYTHON VARIANT]
     OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
