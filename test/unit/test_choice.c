@@ -361,6 +361,11 @@ static void a_burden_is_left_out(void **state) {
     take();
     assert_int_equal(choice.useless, 3);
     assert_true(!choice.left_out && plan.n[3] > 0);
+    /* Of shards nothing is predicted, so nobody is named. */
+    wishes.shards = 4;
+    take();
+    assert_int_equal(choice.useless, -1);
+    wishes.shards = 0;
     /* Four times slower than others it is of use to groups: its own has no one to hold up, and nobody is named; ssp has. */
     lenet(5, (const double[]){2000, 2000, 2000, 500, 2000});
     for (int r = 0; r < 5; r++) times[r].link = echi_link_of(0), times[r].delay = 0;

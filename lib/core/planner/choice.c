@@ -235,12 +235,13 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
     }
 }
 
-/* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. */
+/* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. Not of owners that share
+ * the parts: what is predicted is one owner's traffic, which falls with each worker less, and theirs hardly does. */
 static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
                       struct echi_plan *plan, struct echi_choice *out) {
     struct echi_choice next;
     double gain;
-    int rank = find_useless(w, times, work, plan, out, may, &next, &gain);
+    int rank = w->shards < 2 ? find_useless(w, times, work, plan, out, may, &next, &gain) : -1;
     if (rank < 0) return;
     out->useless = rank;
     out->gain = gain;
