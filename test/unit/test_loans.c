@@ -9,6 +9,8 @@
 
 #include "small_exec.h"
 
+#include <pthread.h>
+
 static struct echi_loans loans;
 
 static struct echi_slot at(int kind, int index) { return (struct echi_slot){(uint8_t)kind, (uint16_t)index}; }
@@ -52,6 +54,26 @@ static void a_loan_ends_with_its_post(void **state) {
     assert_slot(echi_loans_slot(&loans, at(ECHI_SLOT_OWNER_GRADS, 1)), ECHI_SLOT_OWNER_GRADS, 1);
     assert_int_equal(echi_loans_end(&loans, at(ECHI_SLOT_OWNER_GRADS, 1)).messages, 0);
     assert_slot(echi_loans_slot(&loans, at(ECHI_SLOT_WORKER_WEIGHTS, 3)), ECHI_SLOT_OWNER_WEIGHTS, 5);
+}
+
+static void *resolve(void *slot) {
+    *(struct echi_slot *)slot = echi_loans_slot(&loans, *(struct echi_slot *)slot);
+    return NULL;
+}
+
+/* A task that was given the first part of a push resolves its slot while the messages of other parts come. ThreadSanitizer judges. */
+static void more_of_a_loan_comes_while_a_task_has_it(void **state) {
+    (void)state;
+    echi_loans_init(&loans, 0);
+    const struct echi_slot borrower = at(ECHI_SLOT_OWNER_GRADS, 0), lender = at(ECHI_SLOT_WORKER_GRADS, 0);
+    struct echi_slot of_task = borrower;
+    pthread_t task;
+    echi_loans_begin(&loans, ECHI_KIND_PUSH, borrower, lender);
+    assert_int_equal(pthread_create(&task, NULL, resolve, &of_task), 0);
+    echi_loans_begin(&loans, ECHI_KIND_PUSH, borrower, lender);
+    assert_int_equal(pthread_join(task, NULL), 0);
+    assert_slot(of_task, ECHI_SLOT_WORKER_GRADS, 0);
+    assert_int_equal(echi_loans_end(&loans, borrower).messages, 2);
 }
 
 static void open_lending(bool several) {
@@ -109,6 +131,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_pushes_and_weights_are_lent),
         cmocka_unit_test(a_loan_ends_with_its_post),
+        cmocka_unit_test(more_of_a_loan_comes_while_a_task_has_it),
         cmocka_unit_test(a_sum_takes_the_buffer_of_the_worker),
         cmocka_unit_test(a_worker_that_moves_gets_memory),
     };

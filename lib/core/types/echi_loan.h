@@ -14,7 +14,8 @@
 #include "echi_message.h"
 #include "echi_task.h"
 
-/* Messages of one push, or of one answer: they are lent from one slot, and come back together. messages 0: nothing is lent. */
+/* Messages of one push, or of one answer: they are lent from one slot, and come back together. messages 0: nothing is lent, and the
+ * borrower is no slot. Only the count changes while tasks may read the rest. */
 struct echi_loan { struct echi_slot borrower, lender; uint8_t kind; uint16_t messages; };
 /* Those of one node, by the slot that borrows: OWNER_GRADS [rank]; WORKER_WEIGHTS, or coded WORKER_COMING, by index. */
 #define ECHI_LOANS (ECHI_WORKER_PLACES + 1)

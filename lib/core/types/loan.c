@@ -22,26 +22,27 @@ static int number_of(const struct echi_loans *l, struct echi_slot slot) {
     return of_weights && slot.index < ECHI_WORKER_PLACES ? slot.index : ECHI_LOANS;
 }
 
+/* Reads nothing that the second message of a loan writes: a task that has the first may be at work then. */
 static bool borrows(const struct echi_loans *l, struct echi_slot slot) {
     const int i = number_of(l, slot);
-    return i < ECHI_LOANS && l->loan[i].messages > 0 && l->loan[i].borrower.kind == slot.kind;
+    return i < ECHI_LOANS && slot.kind != ECHI_SLOT_NONE && l->loan[i].borrower.kind == slot.kind;
 }
 
 void echi_loans_begin(struct echi_loans *l, enum echi_kind kind, struct echi_slot borrower, struct echi_slot lender) {
     const int i = number_of(l, borrower);
     if (i == ECHI_LOANS) return;
     struct echi_loan *loan = &l->loan[i];
+    if (loan->messages++ > 0) return;
     loan->borrower = borrower;
     loan->lender = lender;
     loan->kind = (uint8_t)kind;
-    loan->messages++;
 }
 
 struct echi_loan echi_loans_end(struct echi_loans *l, struct echi_slot posted) {
     if (!borrows(l, posted)) return (struct echi_loan){0};
     struct echi_loan *loan = &l->loan[number_of(l, posted)];
     const struct echi_loan ended = *loan;
-    loan->messages = 0;
+    *loan = (struct echi_loan){0};
     return ended;
 }
 

@@ -1,2 +1,0 @@
-default link 1 Gb/s delay 5 us
-hosts 4 speed 45 images/s
