@@ -430,6 +430,16 @@ static ech_status join_norms(struct echi_exec *x, const struct echi_task *task) 
     return ECH_OK;
 }
 
+/* The stack's unit with the first parameters of this layer (of those with parameters); behind the last: one past the end. */
+static int unit_of(const struct echi_exec *x, const struct echi_stack *stack, int layer) {
+    int unit = 0, first, end;
+    if (layer >= x->setup->cut) return echi_stack_units(stack);
+    for (;; unit++) {
+        echi_stack_unit(stack, unit, &first, &end);
+        if (x->job->layer[layer].layer < end) return unit;
+    }
+}
+
 static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
     struct echi_stack *trunk = x->trunk[task->strand];
@@ -442,13 +452,16 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     const struct echi_lease *l = &task->lease;
     struct echi_buffer *weights = slot(x, task->weights);
     struct echi_stack *trunk = x->trunk[task->strand];
-    const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : 0;
-    const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part) : units;
-    ECHI_TRY(task->part > 0 ? go_on_at(x, task, first, err) : begin_step(x, task, err));
+    const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : unit_of(x, trunk, task->from);
+    const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part)
+                    : task->until > 0                               ? unit_of(x, trunk, task->until) : units;
+    if (task->part > 0) ECHI_TRY(go_on_at(x, task, first, err));
+    else if (task->from == 0) ECHI_TRY(begin_step(x, task, err));
     for (int u = first; u < end; u++) {
         ECHI_TRY(echi_stack_forward(trunk, u, weights, err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
+    if (task->until > 0) return ECH_OK;
     if (end < units) return stop_at(x, task, end, err);
     if (task->kind == ECHI_TASK_FORWARD) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
@@ -481,7 +494,7 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, co
 
 /* As far as its part goes. */
 static ech_status step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
-    const bool stops_forward = task->sums.kind && task->part < x->setup->norms;
+    const bool stops_forward = task->until > 0 || (task->sums.kind && task->part < x->setup->norms);
     if (task->part <= x->setup->norms) ECHI_TRY(forward(x, task, result, err));
     return stops_forward ? ECH_OK : backward(x, task, result, err);
 }
@@ -501,17 +514,33 @@ static int ranges_of(const struct echi_exec *x, const struct echi_task *task, bo
     return 1;
 }
 
+/* Pushes of a part are summed so many parameters at a time: the sum stays in a cache while it is read and written for each of them. */
+#define SUM_BLOCK ((size_t)1 << 16)
+
+/* ADD, APPLY of a part: the sum takes in what has come of it. */
+static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets, struct ech_error *err) {
+    const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
+    const struct echi_buffer *push[ECHI_MERGE_STEPS];
+    struct echi_buffer *sum = slot(x, to);
+    const int n = task->n_rows;
+    for (int i = 0; i < n; i++) push[i] = slot(x, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, task->rows[i]});
+    for (size_t at = 0; at < p->count && n > 0; at += SUM_BLOCK) {
+        const size_t count = p->count - at < SUM_BLOCK ? p->count - at : SUM_BLOCK;
+        ECHI_TRY(echi_sum_states(x->device, sum, sets ? push[0] : sum, push + sets, n - sets, p->at + at, count, err));
+    }
+    return ECH_OK;
+}
+
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
+    if (task->only) return add_rows(x, task, task->state, task->first, err);
     const int ranges = ranges_of(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     for (int i = 0; i < ranges && !task->first; i++)
         ECHI_TRY(echi_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
     if (!task->first) return ECH_OK;
-    if (task->only)
-        return echi_sum_states(x->device, slot(x, task->state), slot(x, task->grads), NULL, 0, range[0].at, range[0].count, err);
     if (of_head)   /* a stack leaves its gradients in that very buffer */
         memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + range[0].at,
                (echi_real *)echi_buffer_host(slot(x, task->grads)) + range[0].at, range[0].count * sizeof(echi_real));
@@ -701,6 +730,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
     case ECHI_TASK_APPLY:
+        if (task->only) ECHI_TRY(add_rows(x, task, task->grads, !task->summed, err));
         if (!echi_exec_coded(x) || task->grads.kind != ECHI_SLOT_OWNER_GRADS) {   /* of a round: its sum is gradients already */
             ECHI_TRY(damp(x, task, slot(x, task->grads), err));
             return echi_exec_apply(x, task, slot(x, task->grads), false, err);

@@ -470,16 +470,18 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->parts_in++;
     echi_part_add(&p->here, m->part);
     p->whole = p->parts_in == o->parts;
+    if (m->part == echi_post_part(o->setup, ECHI_KIND_PUSH, o->setup->rank, o->parts - 1)) {   /* it left last, whichever comes last */
+        p->more = m->flag;
+        p->head = m->head;
+        p->loss = m->loss;
+        p->correct = m->correct;
+        p->compute = m->compute;
+        p->exchange = m->exchange;
+    }
     if (!p->whole && o->round.by_part) echi_rounds_part(o, e->from, m->part, out);
     if (!p->whole) return;
-    p->more = m->flag;
-    p->head = m->head;
-    p->loss = m->loss;
-    p->correct = m->correct;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
     p->joined = m->members;
-    p->compute = m->compute;
-    p->exchange = m->exchange;
     p->held = o->answered_in[e->from];
     o->pushed_at[e->from] = e->now;
     if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);

@@ -106,6 +106,8 @@ uint32_t echi_plan_round_most(const struct echi_plan *plan);
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 /* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
+/* Does each part of a round go by itself: summed, applied, sent, and waited for by forward (BSP, dense, several workers)? */
+bool echi_plan_rounds_by_part(const struct echi_plan *plan);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 

@@ -86,17 +86,14 @@ static ech_status send(struct run *x, struct node *n, const struct echi_traced_a
     return ECH_OK;
 }
 
-/* Takes what was sent out of its queue; with it go those before it that never arrived. NULL: it was not sent yet. */
+/* Takes what was sent out of its queue; parts overtake one another. NULL: it was not sent yet. */
 static struct flight *arrive(struct queue *q, const struct echi_traced *t) {
-    struct flight *f = q->first;
-    while (f && (f->meta_len != t->meta_len || memcmp(f->meta, t->meta, f->meta_len) != 0)) f = f->next;
+    struct flight *f = q->first, *before = NULL;
+    for (; f && (f->meta_len != t->meta_len || memcmp(f->meta, t->meta, f->meta_len) != 0); f = f->next) before = f;
     if (!f) return NULL;
-    while (q->first != f) {
-        struct flight *lost = q->first;
-        q->first = lost->next;
-        free(lost);
-    }
-    q->first = f->next;
+    if (before) before->next = f->next;
+    else q->first = f->next;
+    if (q->last == f) q->last = before;
     return f;
 }
 
