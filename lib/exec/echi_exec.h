@@ -48,5 +48,10 @@ void echi_exec_tell_fallbacks(const struct echi_exec *exec, void (*tell)(void *s
 /* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
  * session by the thread that computes the step. */
 ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);
+/* Any thread: how many test samples an evaluation has behind it, the one that runs or the last one. */
+uint32_t echi_exec_evaluated(const struct echi_exec *exec);
+/* Any thread: an evaluation that runs, or is begun later, ends before its next layers. Its accuracy is then this. */
+#define ECHI_NO_ACCURACY (-1.0)
+void echi_exec_end_eval(struct echi_exec *exec);
 ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 #endif

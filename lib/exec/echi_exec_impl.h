@@ -5,6 +5,8 @@
 #define ECHI_EXEC_IMPL_H
 #include "echi_exec.h"
 
+#include <stdatomic.h>
+
 /* Room for samples as they are read. */
 struct echi_samples { echi_real *rows; uint16_t *labels; uint32_t *index; };
 
@@ -22,6 +24,8 @@ struct echi_exec {
     struct echi_samples samples, looked_at;
     struct echi_ahead *ahead;                     /* who reads the next `samples`; NULL: the lane itself does */
     uint32_t look_rows;                           /* the look takes so many samples at once */
+    _Atomic uint32_t evaluated;                   /* of the test samples; how far an evaluation is */
+    atomic_bool ends_eval;                        /* its result is not wanted any more */
     echi_real *head_rows, *head_rows_grad;
     uint16_t *head_labels;
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */

@@ -707,12 +707,20 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     const int units = echi_stack_units(x->eval);
     uint32_t hits = 0;
     for (uint32_t at = 0; at < all; at += x->look_rows) {
+        atomic_store(&x->evaluated, at);
         const int n = (int)(all - at < x->look_rows ? all - at : x->look_rows);
         for (int i = 0; i < n; i++) x->looked_at.index[i] = at + (uint32_t)i;
         ECHI_TRY(echi_exec_read(x->job, true, 0, x->looked_at.index, n, x->looked_at.rows, x->looked_at.labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->looked_at.rows, err));
         if (at > 0) ECHI_TRY(echi_stack_same_params(x->eval, err));
-        for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
+        for (int u = 0; u < units; u++) {
+            if (atomic_load(&x->ends_eval)) {   /* the share of hits so far would be the accuracy on another test set */
+                result->accuracy = ECHI_NO_ACCURACY;
+                return ECH_OK;
+            }
+            ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
+            echi_lane_stay(x->lane);   /* the whole test set may take many times as long as a step */
+        }
         double loss;
         int correct = 0;
         ECHI_TRY(echi_stack_loss(x->eval, x->looked_at.labels, 0, &loss, &correct, err));
@@ -721,6 +729,9 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     result->accuracy = (double)hits / all;
     return ECH_OK;
 }
+
+uint32_t echi_exec_evaluated(const struct echi_exec *x) { return atomic_load(&x->evaluated); }
+void echi_exec_end_eval(struct echi_exec *x) { atomic_store(&x->ends_eval, true); }
 
 ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     struct echi_exec *x = self;

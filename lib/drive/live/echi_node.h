@@ -47,6 +47,8 @@ struct echi_node {
     bool ready, over, held_asked;
     ech_status status;
     int64_t began, heartbeat_at, progress_at;
+    int64_t stopped_at;                       /* echi_now when the run was found to be stopped; 0: it is not */
+    bool eval_ended;                          /* for that */
     int64_t clock, clock_back;                /* echi_now when it was last read, and how far it has gone back altogether */
     struct echi_fair fair;                    /* the clock on which peers are judged */
     struct echi_patience patience;

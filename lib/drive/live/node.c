@@ -67,6 +67,23 @@ static void check_stop(struct echi_node *n, int *told) {
     }
 }
 
+/* The first evaluation behind a stop is that of the weights that are saved, which is worth a deadline. One that runs when the stop comes is
+ * not waited for: an evaluation may take minutes. */
+static void check_eval(struct echi_node *n, int told) {
+    const struct echi_coordinator *c = n->role.coordinator;
+    struct echi_lane_view v;
+    if (!c || n->eval_ended || (told == 0 && c->status != ECH_E_ABORTED)) return;
+    const int64_t now = echi_now();
+    if (n->stopped_at == 0) n->stopped_at = now;
+    echi_lane_look(n->lane, &v);
+    if (!v.runs || v.task.kind != ECHI_TASK_EVAL) return;
+    if (v.since > n->stopped_at && now - v.since <= n->patience.most) return;
+    n->eval_ended = true;
+    echi_exec_end_eval(n->exec);
+    echi_config_log(n->c->config, ECH_LOG_WARN, "stopped: the evaluation ends after %u of %u test images, without an accuracy",
+                    echi_exec_evaluated(n->exec), n->job->test_samples);
+}
+
 void echi_node_notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
 static void check_tell(struct echi_node *n) {
@@ -94,6 +111,7 @@ static void loop(struct echi_node *n) {
         if (n->role.coordinator && n->role.coordinator->wake_at && now >= n->role.coordinator->wake_at && !n->over)
             echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_TIME});
         check_stop(n, &told);
+        if (!n->over) check_eval(n, told);
         check_tell(n);
         if (!n->over) echi_node_progress(n, now);
         now = echi_node_now(n);
@@ -311,6 +329,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     end_recording(n);
 out:
     if (config->started) config->started(config->started_self, NULL, NULL);
+    if (n->exec) echi_exec_end_eval(n->exec);
     /* What stood still is not waited for as long again. */
     int64_t patience = deadline;
     if (n->ready && !n->measuring && !n->standing && !n->progress.stuck) {

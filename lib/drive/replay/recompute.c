@@ -149,7 +149,8 @@ static ech_status on_task(struct run *x, struct node *n, const struct echi_event
     for (int i = 0; i < TASKS_OUT && !t; i++)
         if (n->task[i].used && same_task(&n->task[i].task, e->task)) t = &n->task[i];
     if (!t) return fail_at(x, n, ECH_E_MISMATCH, "nobody has asked for that task");
-    if (e->task->kind == ECHI_TASK_KEEP) {   /* a file, and no arithmetic */
+    /* A checkpoint is a file, and no arithmetic; of an evaluation that a stop ended nothing was kept. */
+    if (e->task->kind == ECHI_TASK_KEEP || (e->task->kind == ECHI_TASK_EVAL && e->result->accuracy == ECHI_NO_ACCURACY)) {
         t->used = false;
         return ECH_OK;
     }
