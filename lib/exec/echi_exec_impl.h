@@ -14,6 +14,8 @@ struct echi_exec {
     struct echi_lane *lane;                       /* NULL while measuring */
     const struct echi_setup *setup;
     const struct echi_loans *loans;               /* NULL: every slot has memory of its own */
+    echi_real *params; bool params_move;          /* echi_exec_use_params; NULL: the coordinator's weights have memory of their own */
+    bool sum_is_push;                             /* a round has one push, and that is lent: the sum is where backward has left it */
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
@@ -36,6 +38,7 @@ struct echi_exec {
 /* ---- exec.c ---- */
 static inline struct echi_buffer **buffer_of(struct echi_exec *x, struct echi_slot s) {
     const struct echi_slot at = x->loans ? echi_loans_slot(x->loans, s) : s;
+    if (x->sum_is_push && at.kind == ECHI_SLOT_OWNER_SUM) return &x->slot[ECHI_SLOT_WORKER_GRADS][0];
     return &x->slot[at.kind][at.index];
 }
 static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return *buffer_of(x, s); }

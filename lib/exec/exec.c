@@ -51,6 +51,10 @@ void echi_exec_destroy(struct echi_exec *x) {
 struct echi_device *echi_exec_device(struct echi_exec *x) { return x->device; }
 void echi_exec_use_lane(struct echi_exec *x, struct echi_lane *lane) { x->lane = lane; }
 void echi_exec_use_loans(struct echi_exec *x, const struct echi_loans *loans) { x->loans = loans; }
+void echi_exec_use_params(struct echi_exec *x, echi_real *params, bool moves) {
+    x->params = echi_device_describe(x->device)->host_memory ? params : NULL;
+    x->params_move = moves;
+}
 
 /* ------------------------------------------------------------- set-up */
 
@@ -88,6 +92,11 @@ ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int fi
                                       : echi_buffer_create_host(x->device, bytes, out, err));
         }
     return ECH_OK;
+}
+
+/* A slot that is memory of another. */
+static ech_status wrap(struct echi_exec *x, enum echi_slot_kind kind, int index, void *memory, size_t bytes, struct ech_error *err) {
+    return x->slot[kind][index] ? ECH_OK : echi_buffer_wrap(x->device, memory, bytes, &x->slot[kind][index], err);
 }
 
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err) {
@@ -165,6 +174,7 @@ static ech_status setup_snapshots(struct echi_exec *x, const struct echi_plan *p
     const bool own = p->group_of[rank] == group || (p->was_in[rank] >> group & 1);
     bool others = false;
     for (int r = 0; r < p->world; r++) others = others || (r != rank && !p->lost[r] && p->group_of[r] == group);
+    if (x->params && x->params_move && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_OWNER_WEIGHTS, 0, x->params, all, err);
     return echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, echi_plan_snapshots(p, others, own), all, err);
 }
 
@@ -189,7 +199,9 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(setup_snapshots(x, p, group, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
+    x->sum_is_push = x->loans && echi_plan_alone(p);
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds && !x->sum_is_push)
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_buffer_create_host(x->device, all, &x->rounded, err));
     for (int r = 0; r < p->world && x->setup->norms > 0; r++)
@@ -225,6 +237,16 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
 }
 
+/* The coordinator's weights, and where those of trunk and head come in: of a node that is alone in the owner's own place, since nothing
+ * has to come from there. */
+static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const struct echi_slot owners = {ECHI_SLOT_OWNER_WEIGHTS, 0};
+    if (x->params) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 0, x->params, all, err));
+    else ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 1, all, err));
+    if (x->params && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, owners, NULL), all, err);
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, p->separated ? 2 : 1, all, err);
+}
+
 uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {
     const size_t fit = ECHI_SPARE_BLOCK * (SPARE_BYTES / block_bytes);
     return fit < ECHI_SPARE_BLOCK ? ECHI_SPARE_BLOCK : fit < most ? (uint32_t)fit : most;
@@ -252,7 +274,7 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
     if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
     if (setup->rank != 0) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
+    ECHI_TRY(setup_params(x, p, all, err));
     return x->job->model && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
 }
 
@@ -261,7 +283,7 @@ ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
     const size_t memory = echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1, x->job->n_params * sizeof(echi_real), err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 1, p->n_groups, memory, err));
-    for (int part = 1; part < 3 && echi_optimizer_adam(echi_plan_owner_optimizer(p)); part++) {   /* where the owners' come in */
+    for (int part = 1; part < 3; part++) {   /* where the owners' come in: a memory is as large as weights, or larger */
         echi_buffer_destroy(x->slot[ECHI_SLOT_COORD_PARAMS][part]);
         x->slot[ECHI_SLOT_COORD_PARAMS][part] = NULL;
     }

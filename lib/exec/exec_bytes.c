@@ -12,13 +12,22 @@ static size_t *home(struct echi_exec_bytes *b, int kind) {
     }
 }
 
+/* Is this slot's memory another's: the caller's, or the owner's weights? */
+static bool is_others(const struct echi_exec *x, int kind, int index) {
+    const struct echi_buffer *of = x->slot[kind][index], *owner = x->slot[ECHI_SLOT_OWNER_WEIGHTS][0];
+    if (!of) return true;
+    const void *at = echi_buffer_host(of);
+    return at == x->params || (kind == ECHI_SLOT_COORD_PARAMS && owner && at == echi_buffer_host(owner));
+}
+
 static size_t stack_bytes(const struct echi_stack *stack) { return stack ? echi_stack_bytes(stack) : 0; }
 static size_t buffer_bytes(const struct echi_buffer *buffer) { return buffer ? echi_buffer_bytes(buffer) : 0; }
 
 void echi_exec_bytes(const struct echi_exec *x, struct echi_exec_bytes *out) {
     *out = (struct echi_exec_bytes){0};
     for (int k = 0; k < ECHI_SLOT_KINDS; k++)
-        for (int i = 0; i < ECHI_WORLD_MAX; i++) *home(out, k) += buffer_bytes(x->slot[k][i]);
+        for (int i = 0; i < ECHI_WORLD_MAX; i++)
+            if (!is_others(x, k, i)) *home(out, k) += echi_buffer_bytes(x->slot[k][i]);
     out->gradients += buffer_bytes(x->of_granule) + buffer_bytes(x->rounded) + buffer_bytes(x->pushed);
     for (int i = 0; i < ECHI_STRANDS; i++) out->activations += stack_bytes(x->trunk[i]);
     for (uint32_t i = 0; i < x->granules; i++) out->activations += stack_bytes(x->granule[i]);

@@ -234,9 +234,10 @@ void echi_node_make_slots(struct echi_node *n) {
 
 static ech_status begin_roles(struct echi_node *n) {
     ECHI_TRY(stand_roles(n));
-    if (n->role.coordinator && n->c->params)
-        memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params,
-               n->job->n_params * sizeof(echi_real));
+    if (n->role.coordinator && n->c->params) {
+        echi_real *first = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
+        if (first != n->c->params) memcpy(first, n->c->params, n->job->n_params * sizeof *first);
+    }
     if (n->c->started) n->c->started(n->c->started_self, n->wire, n->exec);
     return ECH_OK;
 }
@@ -321,7 +322,7 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
     if (!to || e->payload_len != len) return false;
-    echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);
+    if (to + at != e->payload) echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);   /* it may be there already */
     return true;
 }
 
