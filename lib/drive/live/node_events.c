@@ -326,6 +326,17 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     return true;
 }
 
+/* Of what came to another slot than it was posted for, the owner's parts go there. */
+static void take_landed(struct echi_node *n, int kind, struct echi_slot slot) {
+    const struct echi_slot from = echi_node_landing(n, kind, slot);
+    struct echi_range range[ECHI_PARTS_MAX];
+    if (from.kind == slot.kind) return;
+    const int ranges = echi_job_ranges(n->job, &n->setup.plan, n->rank, false, range);
+    const echi_real *came = echi_exec_slot(n->exec, from, NULL);
+    echi_real *to = echi_exec_slot(n->exec, slot, NULL);
+    for (int i = 0; i < ranges; i++) memcpy(to + range[i].at, came + range[i].at, range[i].count * sizeof *to);
+}
+
 /* The payload is for the role that asked for it and has the length that its message promises; the labels of rows are labels. */
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
@@ -381,6 +392,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)e->peer, .msg = &m, .bytes = e->meta + 2,
         .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
+    if (echi_kind_has_payload(e->kind)) take_landed(n, e->kind, event.slot);
     if (echi_lends(&n->setup.plan, e->peer, n->rank, (enum echi_kind)e->kind))
         echi_loans_begin(&n->role.loans, (enum echi_kind)e->kind, event.slot, echi_node_slot(echi_wire_lender(n->wire, e)));
     echi_node_event(n, (enum echi_role)m.to_role, &event);
