@@ -7,7 +7,8 @@
 ! under address && ! under thread || skip "sanitizers take memory of their own"
 
 idx_set "$work/small" 256 128
-printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 5' relu 'max_pool kernel 2' 'fc out 4096' relu 'fc out 2590' relu 'fc out 10' >"$work/net"
+printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 5' relu 'max_pool kernel 2' 'fc out 4096' relu 'fc out 2590' relu \
+    'fc out 10' >"$work/net"
 one=(--model "$work/net" --data "$work/small" --batch 16 --threads 1)
 parameters=$("$echelon" model "$work/net" | awk '/^total/ { print $2 }')
 activations=$("$echelon" doctor "${one[@]}" --json | sed -n 's/.*"activations": \([0-9]*\).*/\1/p')
