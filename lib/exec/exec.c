@@ -51,6 +51,10 @@ void echi_exec_destroy(struct echi_exec *x) {
 struct echi_device *echi_exec_device(struct echi_exec *x) { return x->device; }
 void echi_exec_use_lane(struct echi_exec *x, struct echi_lane *lane) { x->lane = lane; }
 void echi_exec_use_loans(struct echi_exec *x, const struct echi_loans *loans) { x->loans = loans; }
+void echi_exec_use_params(struct echi_exec *x, echi_real *params, bool moves) {
+    x->params = echi_device_describe(x->device)->host_memory ? params : NULL;
+    x->params_move = moves;
+}
 
 /* ------------------------------------------------------------- set-up */
 
@@ -81,13 +85,30 @@ static bool crosses(const struct echi_exec *x, enum echi_slot_kind kind, int ind
 }
 
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
-    for (int i = first; i < first + count; i++)
-        if (!x->slot[kind][i]) {
-            struct echi_buffer **out = &x->slot[kind][i];
-            ECHI_TRY(crosses(x, kind, i) ? echi_buffer_create_pinned(x->device, bytes, out, err)
-                                      : echi_buffer_create_host(x->device, bytes, out, err));
-        }
+    struct echi_span span[ECHI_EXEC_SPANS];
+    for (int i = first; i < first + count; i++) {
+        struct echi_buffer **out = &x->slot[kind][i];
+        const bool pinned = crosses(x, kind, i) && !echi_device_describe(x->device)->host_memory;
+        size_t held = bytes;
+        if (*out) continue;
+        const int spans = pinned ? 0 : echi_exec_spans(x, kind, i, bytes, span, &held);
+        if (x->counting) *x->counting += held;
+        else if (pinned) ECHI_TRY(echi_buffer_create_pinned(x->device, bytes, out, err));
+        else if (held < bytes) ECHI_TRY(echi_buffer_create_spans(x->device, bytes, span, spans, out, err));
+        else ECHI_TRY(echi_buffer_create_host(x->device, bytes, out, err));
+    }
     return ECH_OK;
+}
+
+ech_status echi_exec_scratch(struct echi_exec *x, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
+    if (!x->counting) return echi_buffer_create_host(x->device, bytes, out, err);
+    *x->counting += bytes;
+    return ECH_OK;
+}
+
+/* A slot that is memory of another. */
+static ech_status wrap(struct echi_exec *x, enum echi_slot_kind kind, int index, void *memory, size_t bytes, struct ech_error *err) {
+    return x->counting || x->slot[kind][index] ? ECH_OK : echi_buffer_wrap(x->device, memory, bytes, &x->slot[kind][index], err);
 }
 
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err) {
@@ -128,6 +149,15 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
     return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->strands + places, all, err);
 }
 
+/* What the worker computes in. */
+static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, uint32_t n, struct ech_error *err) {
+    for (int i = 0; i < p->strands && !p->deterministic; i++)
+        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
+    if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
+    ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
+    return allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err);
+}
+
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
     if (!local) ECHI_TRY(setup_places(x, p, all, err));
@@ -143,12 +173,6 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
-    if (!x->job->model) return ECH_OK;
-    for (int i = 0; i < p->strands && !p->deterministic; i++)
-        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
-    if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
-    ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
-    ECHI_TRY(allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err));
     if (!p->separated) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
@@ -165,6 +189,7 @@ static ech_status setup_snapshots(struct echi_exec *x, const struct echi_plan *p
     const bool own = p->group_of[rank] == group || (p->was_in[rank] >> group & 1);
     bool others = false;
     for (int r = 0; r < p->world; r++) others = others || (r != rank && !p->lost[r] && p->group_of[r] == group);
+    if (x->params && x->params_move && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_OWNER_WEIGHTS, 0, x->params, all, err);
     return echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, echi_plan_snapshots(p, others, own), all, err);
 }
 
@@ -189,9 +214,11 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(setup_snapshots(x, p, group, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
+    x->sum_is_push = x->loans && echi_plan_alone(p);
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds && !x->sum_is_push)
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
-    if (p->deterministic) ECHI_TRY(echi_buffer_create_host(x->device, all, &x->rounded, err));
+    if (p->deterministic) ECHI_TRY(echi_exec_scratch(x, all, &x->rounded, err));
     for (int r = 0; r < p->world && x->setup->norms > 0; r++)
         if (p->group_of[r] == group) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM, r, 1, echi_job_norm_bytes(x->job), err));
     if (x->setup->norms > 0) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
@@ -204,25 +231,42 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     return ECH_OK;
 }
 
-static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+/* What the head computes in. */
+static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
     const size_t width = x->job->cut_width;
     uint32_t most = ECHI_MERGE_ROWS;
+    for (int r = 0; r < p->world; r++)
+        if (p->group_of[r] != ECHI_NONE && echi_plan_room(p, r) > most) most = echi_plan_room(p, r);
+    ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
+    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
+    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
+    ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
+    return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
+}
+
+static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const size_t width = x->job->cut_width;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = echi_plan_room(p, r);
-        if (n > most) most = n;
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
-    ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
-    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
-    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
-    ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
-    return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
+    const bool rounds = echi_policy_of((enum echi_sync)p->sync)->rounds;
+    return rounds ? echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err) : ECH_OK;
+}
+
+/* The coordinator's weights, and where those of trunk and head come in: of a node that is alone in the owner's own place, since nothing
+ * has to come from there. */
+static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const struct echi_slot owners = {ECHI_SLOT_OWNER_WEIGHTS, 0};
+    if (x->params) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 0, x->params, all, err));
+    else ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 1, all, err));
+    if (x->params && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, owners, NULL), all, err);
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, p->separated ? 2 : 1, all, err);
 }
 
 uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {
@@ -242,18 +286,35 @@ static ech_status setup_look(struct echi_exec *x, struct ech_error *err) {
     return echi_samples_create(&x->looked_at, x->job, x->look_rows, err);
 }
 
+static ech_status setup_stacks(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
+    if (!x->job->model) return ECH_OK;
+    if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_trunk(x, p, echi_plan_step(p, rank), err));
+    if (p->separated && p->head == rank) ECHI_TRY(setup_head_stack(x, p, err));
+    return rank == 0 && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
+}
+
+static ech_status setup_slots(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
+    const size_t all = x->job->n_params * sizeof(echi_real);
+    const int owned = echi_plan_group_owned(p, rank);
+    if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, rank), all, err));
+    if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
+    if (p->separated && p->head == rank) ECHI_TRY(setup_head(x, p, all, err));
+    if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
+    return rank == 0 ? setup_params(x, p, all, err) : ECH_OK;
+}
+
+/* Stacks first, of which each asks whether there is memory for it. What all slots take is counted before any is made. */
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
     const struct echi_plan *p = &setup->plan;
-    const size_t all = x->job->n_params * sizeof(echi_real);
+    size_t bytes = 0;
     x->setup = setup;
-    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, setup->rank), all, err));
-    const int owned = echi_plan_group_owned(p, setup->rank);
-    if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
-    if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
-    if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
-    if (setup->rank != 0) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
-    return x->job->model && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
+    ECHI_TRY(setup_stacks(x, p, setup->rank, err));
+    x->counting = &bytes;
+    const ech_status counted = setup_slots(x, p, setup->rank, err);
+    x->counting = NULL;
+    ECHI_TRY(counted);
+    ECHI_TRY(echi_exec_fits(x, bytes, err));
+    return setup_slots(x, p, setup->rank, err);
 }
 
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
@@ -261,7 +322,7 @@ ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
     const size_t memory = echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1, x->job->n_params * sizeof(echi_real), err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 1, p->n_groups, memory, err));
-    for (int part = 1; part < 3 && echi_optimizer_adam(echi_plan_owner_optimizer(p)); part++) {   /* where the owners' come in */
+    for (int part = 1; part < 3; part++) {   /* where the owners' come in: a memory is as large as weights, or larger */
         echi_buffer_destroy(x->slot[ECHI_SLOT_COORD_PARAMS][part]);
         x->slot[ECHI_SLOT_COORD_PARAMS][part] = NULL;
     }

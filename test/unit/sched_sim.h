@@ -509,14 +509,25 @@ static void read_ends(struct sim *s, int node, struct echi_slot slot, int first,
         own->readers[i] = (uint8_t)(own->readers[i] - (own != p));
     }
 }
-/* A push that is lent has one reader, its message, and its receiver may write beside that; weights that are lent nobody writes. */
+/* Of a node that is alone: are its weights lent to its worker, which may compute on them no more when they are applied in place? */
+static bool lends_in_place(const struct sim *s, int node, struct echi_slot slot) {
+    const struct echi_loans *l = &s->node[node].role.loans;
+    bool lends = false;
+    for (int i = 0; i < ECHI_LOANS && slot.kind == ECHI_SLOT_OWNER_WEIGHTS && echi_plan_alone(&s->plan); i++)
+        lends = lends || (l->loan[i].messages > 0 && l->loan[i].lender.kind == slot.kind && l->loan[i].lender.index == slot.index);
+    return lends;
+}
+/* A push that is lent has one reader, its message, and its receiver may write beside that, as an owner that is alone beside that of its
+ * weights; other weights that are lent nobody writes. Such an owner may be asked for a copy while its task waits for the release: the copy
+ * is made before that, and only its SENT comes later. */
 static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
     const bool borrows = p != own_place(s, node, slot);
+    const int messages = borrows || lends_in_place(s, node, slot), copies = lends_in_place(s, node, slot) ? s->node[node].owner.sends : 0;
     if (borrows && slot.kind != ECHI_SLOT_OWNER_GRADS) race(s, node, slot, first, "written, and it is lent to be read");
     for (int i = first; i < end; i++) {
         if (p->writer[i]) race(s, node, slot, i, "written by two");
-        if (p->readers[i] != borrows) race(s, node, slot, i, "written while it is read");
+        if (p->readers[i] < messages || p->readers[i] > messages + copies) race(s, node, slot, i, "written while it is read");
         p->writer[i] = true;
     }
 }
@@ -566,6 +577,10 @@ static bool takes_first(const struct sim *s, const struct echi_task *t) {
 
 /* Of a worker's weights the words in front of those that its task may not read yet. */
 static int cut_to(const struct sim *s, const struct echi_task *t) { return (t->until > 0 ? t->until : cut_of(s)) * WORDS; }
+
+static bool in_place(const struct echi_task *t) {
+    return t->kind == ECHI_TASK_APPLY && t->weights.kind == t->weights_out.kind && t->weights.index == t->weights_out.index;
+}
 
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
@@ -640,7 +655,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_APPLY:
     case ECHI_TASK_REFRESH:
         if (t->kind == ECHI_TASK_APPLY) {
-            on_owned(s, node, t, reads, t->weights);
+            if (!in_place(t)) on_owned(s, node, t, reads, t->weights);
             for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
             on_owned(s, node, t, t->only ? writes : reads, t->grads);
             on_owned(s, node, t, writes, momentum);
@@ -651,7 +666,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
             for (int g = 0; g < s->plan.n_groups; g++)
                 if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, 0, cut);
         }
-        on_owned(s, node, t, writes, t->weights_out);
+        if (in_place(t) && !begins) on_owned(s, node, t, write_begins, t->weights_out);   /* it does not while it waits for its turn */
+        if (!in_place(t) || !begins) on_owned(s, node, t, writes, t->weights_out);
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
         break;
     case ECHI_TASK_STATE:

@@ -167,6 +167,8 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
 
 uint8_t echi_owner_free_snapshot(const struct echi_owner *o) {
     const int self = o->setup->rank, count = echi_plan_snapshots(plan_of(o), o->workers > (int)o->view[self].member, o->known[self]);
+    /* In place, once the coordinator has its copy, and nothing is out but what the own worker has pushed by now. */
+    if (echi_plan_alone(plan_of(o))) return o->sends == 0 && o->in_flight[o->current] <= o->weight_parts ? o->current : ECHI_NONE;
     for (uint8_t i = 0; i < count; i++)
         if (i != o->current && o->in_flight[i] == 0) return i;
     return ECHI_NONE;   /* only while the coordinator's copy is on its way as well: the apply then waits for a SENT */

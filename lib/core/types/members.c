@@ -106,11 +106,18 @@ int echi_plan_places(const struct echi_plan *plan, int rank) {
     return plan->strands * owners;
 }
 
-int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
-    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
+static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
+static bool in_rounds(const struct echi_plan *plan) { return policy_of(plan)->rounds && !policy_of(plan)->local; }
+
+bool echi_plan_alone(const struct echi_plan *plan) {
+    return plan->world == 1 && in_rounds(plan) && !plan->separated && plan->codec == ECHI_CODEC_DENSE;
 }
 
-static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
+int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
+    if (echi_plan_alone(plan)) return 1;
+    if (in_rounds(plan)) return 2;
+    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
+}
 
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank) {
     return policy_of(plan)->local ? plan->n[rank] * plan->inner[rank] : plan->n[rank];

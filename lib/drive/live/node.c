@@ -268,6 +268,11 @@ ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job
     return status;
 }
 
+/* A target is met by weights that training leaves behind, and a recording ends with those that were evaluated last. */
+void echi_node_params(const struct ech_config *c, struct echi_exec *exec, echi_real *params) {
+    echi_exec_use_params(exec, params, c->target_accuracy <= 0 && !c->record[0]);
+}
+
 /* What was sent last leaves before anything is waited for: the others hear the end from it, and not from its silence. */
 static void send_last(struct echi_node *n) {
     struct echi_net_event event[EVENTS_MAX];
@@ -314,6 +319,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);
     echi_exec_use_loans(n->exec, &n->role.loans);
+    if (!config->user) echi_node_params(config->config, n->exec, config->params);
     if (config->started) config->started(config->started_self, n->wire, NULL);
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
     loop(n);
@@ -322,7 +328,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     if (n->role.coordinator && n->role.coordinator->final) {
         const echi_real *params = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
         if (config->user) config->user->final(config->user->self, params);
-        else if (config->params) memcpy(config->params, params, n->job->n_params * sizeof *params);
+        else if (config->params && config->params != params) memcpy(config->params, params, n->job->n_params * sizeof *params);
         if (config->trained) *config->trained = true;
     }
     if (report) echi_node_report(n, report);
