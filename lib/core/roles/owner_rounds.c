@@ -11,6 +11,8 @@
  * its place are whole; the rest of its parts wait until then, so that the round's end finds whole pushes alone, and none is on its way. */
 #include "echi_owner_impl.h"
 
+#include <string.h>
+
 /* Messages of weights on their way beside the one that a link carries: the next is there when it has left. */
 enum { AHEAD = 1 };
 
@@ -59,7 +61,7 @@ void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_acti
     if (o->round.size == 0 || echi_lease_before(&p->lease, &o->round.first)) o->round.first = p->lease;
     o->round.size = p->lease.round_size;
     o->round.again = o->round.again || p->lease.again;
-    if (p->lease.again && came_before(o, &p->lease, part)) {
+    if (echi_part_in(&o->round.given, part) || (p->lease.again && came_before(o, &p->lease, part))) {
         echi_part_add(&p->taken, part);
         p->added++;
         return end_push(o, rank, out);
@@ -89,7 +91,7 @@ static void send_next(struct echi_owner *o, int rank, struct echi_actions *out) 
 
 /* Has it all of the answer before, and nothing of this one? */
 static bool may_get(const struct echi_owner *o, int rank) {
-    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] &&
+    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !o->away[rank] &&
            echi_ranks_next(&o->round.getting, rank) != rank;
 }
 
@@ -126,7 +128,7 @@ static void send_applied(struct echi_owner *o, bool all, struct echi_actions *ou
 }
 
 void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out) {
-    if (o->round.applied == 0) return;
+    if (o->round.applied == 0 || o->takeover.still) return;
     do send_applied(o, false, out);
     while (o->round.trickles <= AHEAD && begin_turn(o));
 }
@@ -155,7 +157,8 @@ static void apply_part(struct echi_owner *o, int part, struct echi_actions *out)
     if (first) o->round.next = echi_owner_free_snapshot(o);
     struct echi_task *t = echi_owner_apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, &o->round.first, o->round.size, o->round.size,
                                            o->round.next, out);
-    t->first = first;
+    t->first = first || o->takeover.again;
+    o->takeover.again = false;
     t->only = (uint16_t)(1 + part);
     echi_part_add(&o->round.given, part);
     o->round.covered--;
@@ -199,6 +202,8 @@ static void end_round(struct echi_owner *o, int64_t now, struct echi_actions *ou
     o->current = o->round.next;
     o->version++;
     o->samples += o->round.size;
+    o->takeover.size = o->round.size;
+    o->takeover.reopened = false;
     if (o->round.again) forget_the_lost(o);
     o->round.again = false;
     o->round.size = 0;
@@ -221,4 +226,36 @@ void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, stru
     }
     o->round.order[o->round.applied++] = (uint8_t)part;
     if (o->round.applied == o->parts) end_round(o, e->now, out);
+}
+
+/* ---- takeover ---- */
+
+void echi_rounds_anew(struct echi_owner *o) {
+    memset(o->push, 0, plan_of(o)->world * sizeof o->push[0]);
+    memset(o->in_round, 0, plan_of(o)->world * sizeof o->in_round[0]);
+    memset(o->round.in, 0, sizeof o->round.in);
+    o->queued = 0;
+    o->round_in = 0;
+    o->round_count = 0;
+    o->round.covered = 0;
+    o->round.getting = (struct echi_ranks){{0}};
+    o->round.turns = o->round.trickles = 0;
+    o->sends = 0;   /* answers that were not sent to their end */
+    /* What is applied is not waited for: only when all pushes are whole the round may end. */
+    o->round.again = o->round.applied > 0;
+    if (o->round.applied == 0) o->round.size = 0;
+}
+
+void echi_rounds_reopen(struct echi_owner *o, const struct echi_part_set *own) {
+    const uint8_t to = echi_owner_free_snapshot(o);
+    o->round.next = o->current;
+    o->current = to;
+    o->version--;
+    o->samples -= o->takeover.size;
+    o->round.size = o->takeover.size;
+    o->round.given = *own;
+    for (int part = 0; part < o->end; part++)
+        if (echi_part_in(own, part)) o->round.order[o->round.applied++] = (uint8_t)part;
+    o->round.again = true;
+    o->takeover.reopened = true;
 }
