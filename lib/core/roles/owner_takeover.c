@@ -50,7 +50,7 @@ void echi_owner_stands(struct echi_owner *o, struct echi_actions *out) {
             if (echi_part_in(&o->push[r].here, part)) post_part(o, r, part, out);
     echi_rounds_anew(o);
     o->takeover.told = true;
-    stand(o, ECHI_STANDS_AT, o->members, out);
+    stand(o, o->takeover.reopened ? ECHI_STANDS_WITHOUT : ECHI_STANDS_AT, o->members, out);
 }
 
 /* Weights that are newer than those it has. Those of a round that is open again are not here: its end sends the next. */

@@ -59,7 +59,7 @@ static uint64_t find_lacking(struct echi_coordinator *c, uint64_t version, uint6
         if (!owns(p, r)) continue;
         const bool ahead = c->stopped_owner[r].version > version;
         const uint64_t shards = echi_plan_shards_of(p, r);
-        *out_ahead = *out_ahead || ahead;
+        *out_ahead = *out_ahead || ahead || !c->stopped_owner[r].has;   /* its weights at V are gone: it opened that round again */
         c->takeover.takers++;
         if (!ahead || (shards & taken)) lacking |= shards;
     }
