@@ -52,7 +52,7 @@ static void draw_moves(struct sim *s) {
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
-/* Owners of shards are lost, one soon after the other: in the middle of rounds, of takeovers and of what is issued again behind them. Rank 0
+/* Owners of shards are lost, one soon after the other: in the middle of rounds, of takeovers and of what is issued again. Rank 0
  * computes and owns a shard, wherever its place among the owners is. */
 static void draw_shards(struct sim *s) {
     struct echi_plan *p = &s->plan;

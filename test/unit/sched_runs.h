@@ -280,7 +280,8 @@ static void check_weights(struct sim *s) {
         if (s->plan.n_groups == 1 || o->alone) {
             for (int k = 0; k < echi_plan_shards(&s->plan); k++) {
                 const int owner = echi_plan_shard_owner(&s->coordinator.plan, g, k), current = s->node[owner].owner.current;
-                MUST(s, DRAIN, s->node[owner].dead || same_owned(s, owner, final, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, current)->word));
+                MUST(s, DRAIN, s->node[owner].dead ||
+                                   same_owned(s, owner, final, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, current)->word));
             }
             continue;
         }

@@ -952,7 +952,8 @@ static void begin_keep(struct sim *s, const struct echi_task *t) {
         for (int g = 0; g < s->plan.n_groups; g++) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, PARAMS * 4);
     }
     struct kept *k = &s->writing;
-    *k = (struct kept){.there = true, .coded = is_coded(s) || s->from.coded, .at = c->standing, .groups = s->plan.n_groups, .resets = s->resets};
+    *k = (struct kept){.there = true, .coded = is_coded(s) || s->from.coded, .at = c->standing, .groups = s->plan.n_groups,
+                        .resets = s->resets};
     for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
         if (!echi_plan_group_lives(&c->plan, g)) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, words * 4);
     for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], place_at(s, 0, ECHI_SLOT_COORD_KEPT, i)->word, sizeof k->word[i]);

@@ -156,8 +156,8 @@ struct echi_owner {
         struct echi_part_set own;                 /* parts that this owner has had so far */
         bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
         uint32_t stay;                            /* membership epoch of the last takeover */
-        bool reopened;                            /* the round before is open again, for the parts that were taken: `current` has these alone */
-        bool takes, anew, again;                  /* TAKEN is to be said yet; a memory of Adam's is to begin anew, and has done so within a round */
+        bool reopened;                            /* the round before is open again for the parts taken: `current` has these alone */
+        bool takes, anew, again;                  /* TAKEN is still to be sent; Adam's memory is to begin anew; it has, within a round */
         struct echi_part_set lacks;               /* parts whose weights are to be taken from the own node's worker */
         uint8_t from;                             /* its slot */
         uint32_t size;                            /* samples of the round before */
