@@ -341,6 +341,7 @@ struct ech_report {
     /* With topk, of pushes and of weights and states between nodes: bytes by those that they would have had dense; 1 with dense. */
     double push_ratio, state_ratio;
     uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
+    uint64_t momentum_lost;               /* parameters whose owner was lost, and whose optimiser's memory began anew, each time counted */
     uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
     double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean;
                                                                   negative: nobody could tell */

@@ -634,6 +634,20 @@ static ech_status take_state(struct echi_exec *x, const struct echi_task *task, 
     return echi_add(x->device, state, slot(x, task->weights), at, count, err);
 }
 
+/* A part of a lost owner, from a worker's weights; its momentum begins at zero. Adam's two moments, and what they weigh, which is one for all
+ * parts, begin anew together: a task without weights. */
+static ech_status take_over(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    struct echi_buffer *memory = x->slot[ECHI_SLOT_OWNER_MOMENTUM][0];
+    if (!task->only) {
+        memset(echi_buffer_host(memory), 0, echi_buffer_bytes(memory));
+        return ECH_OK;
+    }
+    const struct echi_part *part = &p->parts.part[task->only - 1];
+    if (!echi_optimizer_adam(p->optimizer)) memset((echi_real *)echi_buffer_host(memory) + part->at, 0, part->count * sizeof(echi_real));
+    return echi_sum_states(x->device, slot(x, task->weights_out), slot(x, task->weights), NULL, 0, part->at, part->count, err);
+}
+
 /* How this push is stepped by. Adam's numbers depend on what is in the moments already, and so does what it leaves there. */
 static struct echi_step step_of(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, size_t memory_at) {
     const struct echi_plan *p = &x->setup->plan;
@@ -813,6 +827,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_ENCODE: return echi_codec_encode(x, task, err);
     case ECHI_TASK_DECODE: return echi_codec_decode(x, task, err);
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
+    case ECHI_TASK_TAKE: return take_over(x, task, err);
     case ECHI_TASK_STATE: return take_state(x, task, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD:

@@ -117,14 +117,13 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
 }
 
 int echi_job_ranges(const struct echi_job *job, const struct echi_plan *plan, int rank, bool head, struct echi_range out[ECHI_PARTS_MAX]) {
-    const int shard = echi_plan_shard_owned(plan, rank);
     int count = 0;
     echi_job_range(job, plan, head, &out[0].at, &out[0].count);
-    if (head || plan->shards == 0 || shard < 0) return 1;
+    if (head || plan->shards == 0 || echi_plan_shard_owned(plan, rank) < 0) return 1;
     const size_t cut = out[0].count;
     for (int i = 0; i < plan->parts.count && plan->parts.part[i].at < cut; i++) {
         const struct echi_part *p = &plan->parts.part[i];
-        if (p->shard != shard) continue;
+        if (!echi_plan_owns_part(plan, rank, i)) continue;
         if (count > 0 && out[count - 1].at + out[count - 1].count == p->at) out[count - 1].count += p->count;
         else out[count++] = (struct echi_range){p->at, p->count};
     }

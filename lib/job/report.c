@@ -104,6 +104,7 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_real(j, "push_ratio", r->push_ratio);
     echi_json_put_real(j, "state_ratio", r->state_ratio);
     echi_json_put_whole(j, "residuals_lost", r->residuals_lost);
+    echi_json_put_whole(j, "momentum_lost", r->momentum_lost);
     echi_json_put_whole(j, "leases_dropped", r->leases_dropped);
     echi_json_put_whole(j, "samples_dropped", r->samples_dropped);
     echi_json_put_optional(j, "predicted_images_per_second", r->predicted_images_per_second);

@@ -103,6 +103,23 @@ for victim in 1 0; do
     ended "${nodes[victim]}"
 done
 
+# Owners of shards: each node computes and owns some of the parameters, so each death is that of a worker and of an owner in one. Any but
+# rank 0, one or two at once, at a moment of chance; the parts go to others, and every sample counts once.
+printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'shards 0,1,2,3' \
+    'group 0 owner 0 workers 0:16 1:16 2:16 3:16' >"$work/shards"
+for victims in $((1 + RANDOM % 3)) '1 3' $((2 + RANDOM % 2)); do
+    rm -f "$work/report"
+    begin --epochs $epochs --report "$work/report" --plan "$work/shards" --eval-every 500
+    sleep "0.$((RANDOM % 8))"
+    for victim in $victims; do kill -KILL "${nodes[victim]}"; done
+    for rank in 0 1 2 3; do [[ " $victims " == *" $rank "* ]] || node_ends $rank 0 '' "kill -9 of owners of shards, ranks $victims"; done
+    for victim in $victims; do says "$work/0.log" "rank $victim was lost" "kill -9 of the owner of a shard"; done
+    says "$work/0.log" 'the parameters of lost owners have other owners' "kill -9 of owners of shards"
+    check "kill -9 of owners of shards: not $((2000 * epochs)) samples" grep -q "\"samples\": $((2000 * epochs))," "$work/report"
+    check "kill -9 of owners of shards: no momentum was lost" grep -qE '"momentum_lost": [1-9]' "$work/report"
+    for victim in $victims; do ended "${nodes[victim]}"; done
+done
+
 # The only owner of BSP: what its workers computed on last is the state behind a round, and one node that trains so many rounds has the
 # same bits. From the checkpoint, which has the weights and no momentum, training goes on behind that round.
 printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0' 'decay 0' 'deterministic 1' \

@@ -155,9 +155,7 @@ static void tell(enum echi_role role, struct echi_event *e) {
         if (act->type == ECHI_ACTION_MEASURE) asked = ECHI_EVENT_MEASURED;
         if (act->type == ECHI_ACTION_SLOTS) asked = ECHI_EVENT_SLOTS;
         if (act->type == ECHI_ACTION_HOLD) asked = ECHI_EVENT_HELD;
-        const enum echi_kind kind = (enum echi_kind)act->kind;
-        const int owner = echi_post_owner(kind, a.setup.rank, act->to);
-        for (int n = act->type == ECHI_ACTION_POST ? echi_post_parts(&a.setup, kind, owner) : 0; n > 0; n--) {
+        for (int n = act->type == ECHI_ACTION_POST ? echi_posts(&a.setup, act) : 0; n > 0; n--) {
             FUZZ_CHECK(a.posts < POSTS_MAX);
             a.post[a.posts].kind = act->kind;
             a.post[a.posts++].slot = act->slot;

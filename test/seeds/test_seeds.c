@@ -52,12 +52,40 @@ static void draw_moves(struct sim *s) {
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
+/* Owners of shards are lost, one soon after the other: in the middle of rounds, of takeovers and of what is issued again. Rank 0
+ * computes and owns a shard, wherever its place among the owners is. */
+static void draw_shards(struct sim *s) {
+    struct echi_plan *p = &s->plan;
+    do {
+        memset(p, 0, sizeof *p);
+        chosen(s, ECHI_SYNC_BSP);
+    } while (p->world < 3 || p->round < 3);
+    p->separated = p->sync_norm = p->codec = 0;
+    p->state_ratio = p->base[0] = 0;
+    p->head = ECHI_NO_RANK;
+    p->shards = (uint8_t)(2 + below(s, p->world - 1u));
+    p->owner_of[0] = (uint16_t)((p->world - below(s, p->shards)) % p->world);
+    for (int r = 0; r < 2; r++) {   /* the first two work */
+        if (p->n[r] > 0) continue;
+        int most = 0;
+        for (int other = 1; other < p->world; other++)
+            if (p->n[other] > p->n[most]) most = other;
+        p->n[most]--;
+        p->n[r]++;
+    }
+    for (int r = 0; r < p->world; r++) p->group_of[r] = p->n[r] > 0 ? 0 : ECHI_NONE;
+    s->rates.kills = 1 + below(s, 6);
+    s->rates.every = 5u << below(s, 6);
+    s->rates.fatal = s->rates.stops = 0;
+}
+
 static void draw_run(struct sim *s) {
     s->counts = &counts;
     s->fails = ends;
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
     draw_moves(s);
+    if (s->seed % 4 == 0) return draw_shards(s);
     const uint32_t kind = below(s, 8);
     if (kind < 5) return chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
     if (kind == 5) {   /* several owners are lost, one soon after the other, while states are long under way */
@@ -149,7 +177,7 @@ int main(int argc, char **argv) {
     static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "answers", "ends-itself", "times"};
     static const char *const task[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
-        [ECHI_TASK_APPLY] = "apply",
+        [ECHI_TASK_APPLY] = "apply", [ECHI_TASK_TAKE] = "take",
         [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state",
         [ECHI_TASK_BACKWARD] = "backward",
         [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward", [ECHI_TASK_EVAL] = "eval", [ECHI_TASK_KEEP] = "keep",
@@ -168,6 +196,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < FAULTS; i++) tell("fault.", fault_name[i], counts.fault[i]);
     tell("", "losses", counts.losses);
     tell("", "losses.of-owners", counts.lost_owners);
+    tell("", "takeovers", counts.takeovers);
+    tell("", "takeovers.of-shards", counts.taken);
+    tell("", "takeovers.rounds-open-again", counts.reopened);
+    tell("", "pushed-again", counts.pushed_again);
     tell("", "leases-again", counts.again);
     tell("", "rows-answered-again", counts.repeats);
     tell("", "pushes-dropped", counts.dropped);

@@ -52,7 +52,8 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
     case ECHI_KIND_READY: if (m->members == 0) return false; break;
     case ECHI_KIND_REVOKE: if (m->lease.id == 0) return false; break;
     case ECHI_KIND_REVOKED: if (m->flag == ECHI_REVOKED_DROPPED) return false; break;
-    case ECHI_KIND_ENTER: case ECHI_KIND_STATE_ACK: break;
+    case ECHI_KIND_STANDS: if (m->flag == ECHI_STANDS_TAKEN) return false; break;
+    case ECHI_KIND_ENTER: case ECHI_KIND_STATE_ACK: case ECHI_KIND_RESUME: break;
     case ECHI_KIND_FAULT: case ECHI_KIND_STOP: case ECHI_KIND_LOST: break;
     default: return false;
     }
@@ -64,7 +65,8 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
 
 /* Of who may be lost an owner more often than by chance. */
 static int somebody(struct sim *s) {
-    const int owner = s->plan.n_groups > 1 && below(s, 2) ? victim(s, s->plan.owner_of[below(s, s->plan.n_groups)]) : -1;
+    int owner = s->plan.n_groups > 1 && below(s, 2) ? victim(s, s->plan.owner_of[below(s, s->plan.n_groups)]) : -1;
+    if (s->plan.shards && below(s, 2)) owner = victim(s, s->coordinator.plan.shard_owner[below(s, s->plan.shards)]);
     return owner >= 0 ? owner : victim(s, -1);
 }
 

@@ -98,6 +98,8 @@ static void one_node(const struct sim *s, uint64_t samples, uint32_t *w) {
     uint32_t v[PARAMS] = {0}, grads[PARAMS], start = 0;
     for (int i = 0; i < PARAMS; i++) w[i] = mix((uint32_t)s->seed, (uint32_t)i);
     for (uint64_t done = 0; done < samples;) {
+        for (int i = 0; i < s->resets.count * PARAMS; i++)
+            if (s->resets.at[i / PARAMS].samples == done && (s->resets.at[i / PARAMS].words >> i % PARAMS & 1)) v[i % PARAMS] = 0;
         if (start == s->goal.train_samples) start = 0;
         uint64_t n = is_local(s) ? s->plan.n[0] : s->plan.round;
         if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
@@ -174,7 +176,7 @@ static void count_surviving(struct sim *s) {
         const struct echi_lease *l = &seen->lease;
         if (!seen->applied) continue;
         const int group = echi_plan_group_owned(&s->plan, l->owner);
-        const bool lost = s->coordinator.plan.lost[l->owner];
+        const bool lost = !s->plan.shards && s->coordinator.plan.lost[l->owner];
         bool in = !lost;
         for (int r = 0; r < s->plan.world && lost; r++)
             if (s->node[r].role.owner && !s->coordinator.plan.lost[r] && !asleep(s, r))
@@ -206,7 +208,7 @@ static void check_counts(struct sim *s) {
         if (s->plan.separated) MUST(s, HEAD, s->headed[i] == times);
         loss += (times - times_in(s, before, i)) * loss_of(label_of(i));
     }
-    MUST(s, LEDGER, s->owner_killed || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
+    MUST(s, LEDGER, s->owner_killed || s->takeovers || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
     MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (again || c->again_leases == 0));
     MUST(s, LEDGER, c->dropped_leases == s->dropped && c->dropped_samples == s->dropped_samples && c->again_samples >= s->dropped_samples);
     MUST(s, LOOK, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
@@ -243,7 +245,7 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
     uint8_t peer[ECHI_GROUPS_MAX];
     memcpy(out, place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word, PARAMS * sizeof *out);
     for (int k = 1; k < s->plan.shards; k++) {
-        const int other = s->plan.shard_owner[k];
+        const int other = s->coordinator.plan.shard_owner[k];
         const uint32_t *weights = place_at(s, other, ECHI_SLOT_OWNER_WEIGHTS, s->node[other].owner.current)->word;
         for (int i = 0; i < cut_of(s) * WORDS; i++)
             if (owns_word(s, other, i)) out[i] = weights[i];
@@ -272,13 +274,14 @@ static void check_weights(struct sim *s) {
     }
     check_mass(s, final, s->coordinator.applied);
     for (int g = 0; g < s->plan.n_groups; g++) {
-        const int rank = s->plan.owner_of[g];
+        const int rank = s->coordinator.plan.owner_of[g];
         const struct echi_owner *o = &s->node[rank].owner;
-        if (s->node[rank].dead) continue;
+        if (s->node[rank].dead && !s->plan.shards) continue;
         if (s->plan.n_groups == 1 || o->alone) {
             for (int k = 0; k < echi_plan_shards(&s->plan); k++) {
-                const int owner = echi_plan_shard_owner(&s->plan, g, k), current = s->node[owner].owner.current;
-                MUST(s, DRAIN, same_owned(s, owner, final, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, current)->word));
+                const int owner = echi_plan_shard_owner(&s->coordinator.plan, g, k), current = s->node[owner].owner.current;
+                MUST(s, DRAIN, s->node[owner].dead ||
+                                   same_owned(s, owner, final, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, current)->word));
             }
             continue;
         }

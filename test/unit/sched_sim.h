@@ -47,6 +47,7 @@ enum {
     VERSIONS = 2048,
     KILLS = 4,
     MOVES = 6,
+    RESETS = 64,            /* takeovers, of this run and those before */
     META = 1024,            /* bytes of a message's words */
     ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
     NOTES = 40              /* events that a failure tells */
@@ -158,7 +159,10 @@ struct node {
     struct echi_head head;
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
-struct kept { bool there, coded; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
+struct kept {
+    bool there, coded; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS];
+    struct resets { int count; struct { uint64_t samples; uint32_t words; } at[RESETS]; } resets;   /* takeovers behind it */
+};
 
 /* What can be due, and when; of what is due at once the older comes first. */
 enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_ANSWER, DUE_DEATH, DUE_TIME, DUES_OF };
@@ -186,6 +190,8 @@ struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, stale_most, moves, woke, handed_back;
     uint64_t forwards, forwards_again;      /* begun on weights that were not all there; of these again, behind one that was dropped */
+    uint64_t pushed_again, takeovers, taken, reopened;   /* gradients that were not computed again; shards that got another owner, one
+                                               round behind that */
     uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's
                                                first of the round */
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
@@ -196,6 +202,7 @@ struct seen_lease {
     struct echi_lease lease;
     bool begun, more;                       /* more: its push said that the worker holds another */
     uint8_t applied, revoked;               /* by shard, a bit each */
+    bool before;                            /* a takeover has come since it was dealt */
     bool here, changed;                     /* `local`: its worker has it; its steps are in a change */
     uint32_t stepped, moved[PARAMS];        /* `local`: samples of its steps; what these have moved */
     uint32_t answer;                        /* that brought the weights it began on */
@@ -265,6 +272,9 @@ struct sim {
     uint64_t dropped, dropped_samples;      /* pushes that were too old */
     uint32_t start[PARAMS];                 /* the weights that this run began with */
     uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
+    uint64_t alone_in[4];                   /* samples in each of alone[] */
+    /* Takeovers: seen so far; who owns which shard behind the last; where and of which words the momentum began anew. */
+    uint64_t takeovers; uint16_t shard_owner[NODES]; struct resets resets;
     /* Staleness: the weights sent to a worker, by their number, with the pushes that their owner had applied by then; the owner
      * that knows that a worker holds a lease (1 + its rank), and the last that it heard of by ENTER. */
     struct answer { int owner; bool known; uint32_t pushes[NODES]; } answer[NODES][ANSWERS];
@@ -541,12 +551,17 @@ static void post_ends(struct sim *s, int node, const struct posted *p) {
 
 /* ---- shards ---- */
 
-static int shard_of(const struct sim *s, int node) { return echi_plan_shard_owned(&s->plan, node); }
+/* The first of them that a node owns, and all, by that node's plan. */
+static int shard_of(const struct sim *s, int node) { return echi_plan_shard_owned(&s->node[node].setup.plan, node); }
+static uint8_t shards_of(const struct sim *s, int node) { return (uint8_t)echi_plan_shards_of(&s->node[node].setup.plan, node); }
+static int part_of_word(const struct sim *s, int word) {
+    int part = 0;
+    while (word >= (int)(s->plan.parts.part[part].at + s->plan.parts.part[part].count)) part++;
+    return part;
+}
 /* Is this word of the trunk one that the node owns? */
 static bool owns_word(const struct sim *s, int node, int word) {
-    const struct echi_part *p = s->plan.parts.part;
-    while (word >= (int)(p->at + p->count)) p++;
-    return p->shard == shard_of(s, node);
+    return echi_plan_owns_part(&s->node[node].setup.plan, node, part_of_word(s, word));
 }
 /* Is it one that an owner's task is about? */
 static bool of_task(const struct sim *s, int node, const struct echi_task *t, int word) {
@@ -670,6 +685,11 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         if (!in_place(t) || !begins) on_owned(s, node, t, writes, t->weights_out);
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
         break;
+    case ECHI_TASK_TAKE:
+        if (t->only) on_owned(s, node, t, reads, t->weights);
+        if (t->only) on_owned(s, node, t, writes, t->weights_out);
+        on_owned(s, node, t, writes, momentum);
+        break;
     case ECHI_TASK_STATE:
         reads(s, node, t->weights, 0, cut);
         writes(s, node, t->state_out, 0, cut);
@@ -775,6 +795,7 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind, 
     struct message *m = new_message(s, from, to, kind);
     /* Rank 0's commands to a node are equally urgent, and a link gives the older of equals first. */
     const bool commands = kind == ECHI_KIND_HOLD || kind == ECHI_KIND_RELEASE || kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ||
+                          kind == ECHI_KIND_TAKEOVER ||
                           kind == ECHI_KIND_END;
     int64_t *last = &s->node[from].last_due[to][commands ? ECHI_KIND_PLAN : kind][name];
     m->due = s->now + travel(s, from, to, echi_kind_has_payload(kind) ? 30 : 10);
@@ -915,10 +936,8 @@ static void post_one(struct sim *s, int node, const struct echi_action *a, enum 
 }
 static void post_by_part(struct sim *s, int node, const struct echi_action *a, enum echi_role role) {
     const struct echi_setup *setup = &s->node[node].setup;
-    const enum echi_kind kind = (enum echi_kind)a->kind;
-    const int owner = echi_post_owner(kind, node, a->to);
-    for (int i = 0, first, end; i < echi_post_parts(setup, kind, owner); i++) {
-        part_words(s, echi_post_part(setup, kind, owner, i), &first, &end);
+    for (int i = 0, first, end; i < echi_posts(setup, a); i++) {
+        part_words(s, echi_posts_part(setup, a, i), &first, &end);
         post_one(s, node, a, role, first, end);
     }
 }
@@ -960,7 +979,8 @@ static void begin_keep(struct sim *s, const struct echi_task *t) {
         for (int g = 0; g < s->plan.n_groups; g++) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, PARAMS * 4);
     }
     struct kept *k = &s->writing;
-    *k = (struct kept){.there = true, .coded = is_coded(s) || s->from.coded, .at = c->standing, .groups = s->plan.n_groups};
+    *k = (struct kept){.there = true, .coded = is_coded(s) || s->from.coded, .at = c->standing, .groups = s->plan.n_groups,
+                        .resets = s->resets};
     for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
         if (!echi_plan_group_lives(&c->plan, g)) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, words * 4);
     for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], place_at(s, 0, ECHI_SLOT_COORD_KEPT, i)->word, sizeof k->word[i]);
@@ -1201,7 +1221,8 @@ static void doom(struct sim *s, int rank) {
     s->node[rank].doomed = true;
     s->node[rank].doomed_early = s->coordinator.phase < ECHI_RUN_TRAINS;
     s->killed++;
-    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0) s->owner_killed = true;
+    const struct echi_plan *p = s->coordinator.phase == ECHI_RUN_MEASURES ? &s->node[0].setup.plan : &s->coordinator.plan;
+    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0 && !echi_plan_outlives_owners(p)) s->owner_killed = true;
 }
 
 /* A node is gone from one moment to the next. The coordinator sees it some time later, or is told by another node. */
@@ -1432,6 +1453,13 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_ENCODE: encode(s, w->node, t); break;
     case ECHI_TASK_DECODE: decode(s, w->node, t); break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
+    case ECHI_TASK_TAKE:
+        for (int i = 0; i < cut_of(s) * WORDS; i++) {
+            if (!of_task(s, w->node, t, i)) continue;
+            if (t->only) place(s, w->node, t->weights_out)->word[i] = place(s, w->node, t->weights)->word[i];
+            place_at(s, w->node, ECHI_SLOT_OWNER_MOMENTUM, 0)->word[i] = 0;
+        }
+        break;
     case ECHI_TASK_STATE:
         for (int i = 0; i < cut_of(s) * WORDS; i++)
             place(s, w->node, t->state_out)->word[i] =
@@ -1631,6 +1659,7 @@ static void sim_run(struct sim *s) {
             for (int k = 0; k < PAYLOADS; k++) s->node[r].channel[i][k].waits = NOBODY;
     }
     s->now = 1;
+    s->resets = s->from.resets;
     s->wishes.world = world;
     s->plan.world = (uint16_t)world;
     set_parts(s);

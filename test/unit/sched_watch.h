@@ -52,6 +52,7 @@ static uint64_t highest_copy(const struct sim *s, int group) {
 static bool survives(const struct sim *s, uint32_t id) {
     const struct seen_lease *seen = &s->seen[id];
     const struct echi_coordinator *c = &s->coordinator;
+    if (s->plan.shards) return true;   /* what is lost with an owner is taken off again (watch_takeover) */
     if (!c->plan.lost[seen->lease.owner]) return true;
     const int group = echi_plan_group_owned(&s->plan, seen->lease.owner);
     const struct echi_frozen *f = &c->frozen[group];
@@ -80,20 +81,28 @@ static struct seen_lease *seen_of(struct sim *s, const struct echi_lease *l) {
     return seen;
 }
 
-static uint8_t bit_of(const struct sim *s, int node) { return (uint8_t)(1u << shard_of(s, node)); }
+/* Of the shards that a node owns those that want this lease. */
+static uint8_t bits_of(const struct sim *s, int node, const struct echi_lease *l) {
+    return (uint8_t)(shards_of(s, node) & (l->shards ? l->shards : 0xff));
+}
+/* What an owner does that is declared lost goes with it. */
+static bool is_of_the_lost(const struct sim *s, int node) { return s->plan.shards && s->coordinator.plan.lost[node]; }
 
 static void note_applied(struct sim *s, int node, struct seen_lease *seen, uint64_t version) {
     const struct echi_lease *l = &seen->lease;
-    MUST(s, ONCE, seen->begun && !((seen->applied | seen->revoked) & bit_of(s, node)) && echi_lease_wanted(l, shard_of(s, node)));
-    seen->applied |= bit_of(s, node);
+    const uint8_t bits = bits_of(s, node, l);
+    if (is_of_the_lost(s, node)) return;
+    MUST(s, ONCE, seen->begun && !((seen->applied | seen->revoked) & bits) && bits);
+    seen->applied |= bits;
     seen->version = version;
-    for (uint32_t i = l->start; i < l->start + l->n; i++) {
-        uint16_t *in = &s->in_by[shard_of(s, node)][l->epoch][i];
-        const bool twice = *in && survives(s, *in);
-        /* What a node that is cut off applies goes with it, unless somebody has it: that is counted at the end. */
-        MUST(s, ONCE, !twice || s->node[node].doomed);
-        if (!twice) *in = (uint16_t)l->id;
-    }
+    for (int k = 0; k < NODES; k++)
+        for (uint32_t i = l->start; i < l->start + l->n && bits >> k & 1; i++) {
+            uint16_t *in = &s->in_by[k][l->epoch][i];
+            const bool twice = *in && survives(s, *in);
+            /* What a node that is cut off applies goes with it, unless somebody has it: that is counted at the end. */
+            MUST(s, ONCE, !twice || s->node[node].doomed);
+            if (!twice) *in = (uint16_t)l->id;
+        }
 }
 
 /* What a lease gives on the weights it began on; under `local` what its steps have moved, by its part of the round. */
@@ -113,7 +122,7 @@ static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_
 static struct seen_lease *watch_push(struct sim *s, const struct work *w, const struct echi_lease *l, struct echi_slot grads) {
     uint32_t expected[PARAMS];
     struct seen_lease *seen = seen_of(s, l);
-    MUST(s, ONCE, seen->begun && !(seen->applied & bit_of(s, w->node)));
+    MUST(s, ONCE, seen->begun && (is_of_the_lost(s, w->node) || !(seen->applied & bits_of(s, w->node, &seen->lease))));
     expected_grads(s, seen, expected);
     if (!is_coded(s)) MUST(s, GRADIENT, same_of_task(s, w->node, &w->task, expected, place(s, w->node, grads)->word));
     return seen;
@@ -233,26 +242,49 @@ static void watch_dropped(struct sim *s, const struct seen_lease *seen) {
     s->dropped_samples += seen->lease.n;
 }
 
+/* A takeover: gradients that its worker has computed under another number go out again. */
+static void watch_pushed_again(struct sim *s, struct seen_lease *seen) {
+    const struct echi_lease *l = &seen->lease;
+    for (uint32_t id = l->id - 1; id > 0 && !seen->begun; id--) {
+        const struct seen_lease *of = &s->seen[id];
+        if (of->lease.worker != l->worker || of->lease.round != l->round || of->lease.epoch != l->epoch || of->lease.start != l->start ||
+            of->lease.n != l->n || !of->begun)
+            continue;
+        seen->begun = true;
+        seen->samples = of->samples;
+        seen->answer = of->answer;
+        memcpy(seen->began_on, of->began_on, sizeof seen->began_on);
+        if (s->counts) s->counts->pushed_again++;
+    }
+    MUST(s, GRADIENT, seen->begun);
+}
+
 static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     const struct echi_plan *p = &s->node[node].setup.plan;
     const int shard = shard_of(s, node);
     switch (a->kind) {
     case ECHI_KIND_LEASE: watch_dealt(s, l); break;
+    case ECHI_KIND_PUSH:
+        if (s->plan.shards && !seen_of(s, l)->begun) watch_pushed_again(s, seen_of(s, l));
+        break;
     case ECHI_KIND_WEIGHTS:
         if (a->msg.part == 0)
             note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         /* What a lost owner did last may be gone, or not have come from whoever has it. */
         MUST(s, STATE, !owns_reserve(s, node) || s->owner_killed || a->msg.members < s->woke_at || a->msg.samples >= s->woke_samples);
-        MUST(s, SUM, !rounds(s) || a->msg.version == s->rounds_of[shard] + (s->applied_parts[shard] >> a->msg.part & 1));
+        /* Of a part that is applied already the weights before it go to who lacks them, too. */
+        MUST(s, SUM, !rounds(s) || is_of_the_lost(s, node) ||
+                         a->msg.version == s->rounds_of[shard] + (s->applied_parts[shard] >> a->msg.part & 1) ||
+                         (s->takeovers && a->msg.version == s->rounds_of[shard]));
         break;
     case ECHI_KIND_APPLIED: {
         struct seen_lease *seen = seen_of(s, l);
         if (rounds(s)) note_applied(s, node, seen, 0);
-        MUST(s, ONCE, seen->applied & bit_of(s, node));
+        MUST(s, ONCE, is_of_the_lost(s, node) || (seen->applied & bits_of(s, node, l)));
         /* In rounds, as the report will say; a lost group's running copy may have been ahead of the one that is kept. */
-        if (!is_coded(s) || !s->owner_killed) MUST(s, LEDGER, a->msg.staleness == seen->staleness);
+        if ((!is_coded(s) || !s->owner_killed) && !is_of_the_lost(s, node)) MUST(s, LEDGER, a->msg.staleness == seen->staleness);
         for (int g = 0; g < p->n_groups && p->n_groups > 1; g++)
             MUST(s, STATE, g == s->node[node].owner.group || g == echi_plan_reserve(p) || p->lost[p->owner_of[g]] ||
                                s->has_version[p->owner_of[g]][s->node[node].owner.group] >= a->msg.acked);
@@ -277,10 +309,11 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         } else if (a->msg.flag != ECHI_REVOKED_IN) {
             struct seen_lease *seen = seen_of(s, l);
             const bool by_worker = a->msg.from_role == ECHI_ROLE_WORKER;
-            MUST(s, ONCE, !(seen->applied & (by_worker ? 0xff : bit_of(s, node))));
+            if (seen->before) break;   /* asked for before a takeover: the answer is of no account */
+            MUST(s, ONCE, !(seen->applied & (by_worker ? 0xff : bits_of(s, node, l))));
             if (a->msg.flag == ECHI_REVOKED_DROPPED) watch_dropped(s, seen);
             s->handed_back += by_worker;
-            seen->revoked |= by_worker ? 0xff : bit_of(s, node);
+            seen->revoked |= by_worker ? 0xff : bits_of(s, node, l);
         }
         break;
     default: break;
@@ -378,7 +411,7 @@ static void watch_takes(struct sim *s, int node, const struct echi_task *t, cons
     struct seen_lease *seen = seen_of(s, l);
     uint32_t all = 0;
     for (int i = 0; i < parts_of(s); i++)
-        all |= s->plan.parts.part[i].shard == shard_of(s, node) && (t->only == 0 || t->only == i + 1) ? 1u << i : 0;
+        all |= echi_plan_owns_part(&s->node[node].setup.plan, node, i) && (t->only == 0 || t->only == i + 1) ? 1u << i : 0;
     MUST(s, WHOLE, (seen->parts & all) == all);
     seen->parts &= ~all;
 }
@@ -499,7 +532,28 @@ static void alone_on(struct sim *s) {
     toy_step(before, grads, &l, l.n);
     for (int i = 0; i < PARAMS; i++) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
     s->alone_samples += n;
+    s->alone_in[s->alone_rounds % 4] = s->alone_samples;
 }
+/* From `round` on, which it may have done, the momentum of these words begins anew. */
+static void alone_anew(struct sim *s, uint64_t round, uint32_t words) {
+    const uint32_t *before = s->alone[round % 4];
+    uint32_t *w = s->alone[(round + 1) % 4], grads[PARAMS];
+    MUST(s, ONE_NODE, s->alone_rounds == round || s->alone_rounds == round + 1);
+    const uint64_t at = s->alone_in[round % 4];
+    const struct echi_lease l = {.start = (uint32_t)(at % s->goal.train_samples), .n = (uint32_t)(s->alone_samples - at)};
+    if (l.n > 0) toy_step(before, grads, &l, l.n);
+    for (int i = 0; i < PARAMS; i++) {
+        if (!(words >> i & 1)) continue;
+        s->alone_velocity[i] = 0;
+        if (l.n > 0) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
+    }
+    struct resets *r = &s->resets;
+    while (r->count > 0 && r->at[r->count - 1].samples > at) r->count--;   /* of weights that are lost */
+    MUST(s, DRIVER, r->count < RESETS);
+    r->at[r->count].samples = at;
+    r->at[r->count++].words = words;
+}
+
 static const uint32_t *alone_at(struct sim *s, uint64_t round) {
     if (s->alone_rounds < round) alone_on(s);
     MUST(s, ONE_NODE, s->alone_rounds - round < 4);
@@ -588,8 +642,22 @@ static void check_outer(struct sim *s, const struct work *w) {
     memset(s->round_sum, 0, sizeof s->round_sum);
 }
 
+/* Rounds and samples that all shards have. */
+static void note_least(struct sim *s) {
+    s->applied_samples = s->samples_of[0];
+    s->versions[0] = s->rounds_of[0];
+    for (int k = 1; k < s->plan.shards; k++) {
+        if (s->samples_of[k] < s->applied_samples) s->applied_samples = s->samples_of[k];
+        if (s->rounds_of[k] < s->versions[0]) s->versions[0] = s->rounds_of[k];
+    }
+}
+
 static void watch_apply(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
+    if (is_of_the_lost(s, w->node)) {
+        place(s, w->node, t->weights_out)->holds = place(s, w->node, t->weights)->holds + t->samples;
+        return;
+    }
     const int g = s->node[w->node].owner.group, words = cut_of(s) * WORDS;
     const struct place *weights = place(s, w->node, t->weights);
     struct place *out = place(s, w->node, t->weights_out);
@@ -606,14 +674,12 @@ static void watch_apply(struct sim *s, const struct work *w) {
             if (__builtin_popcount(s->applied_parts[shard]) < echi_post_parts(&s->node[w->node].setup, ECHI_KIND_PUSH, w->node)) return;
         }
         s->applied_parts[shard] = 0;
-        s->samples_of[shard] += t->samples;
-        s->rounds_of[shard]++;
-        s->applied_samples = s->samples_of[0];
-        s->versions[g] = s->rounds_of[0];
-        for (int k = 1; k < s->plan.shards; k++) {
-            if (s->samples_of[k] < s->applied_samples) s->applied_samples = s->samples_of[k];
-            if (s->rounds_of[k] < s->versions[g]) s->versions[g] = s->rounds_of[k];
+        for (int k = 0; k < echi_plan_shards(&s->plan); k++) {
+            if (!(shards_of(s, w->node) >> k & 1)) continue;
+            s->samples_of[k] += t->samples;
+            s->rounds_of[k]++;
         }
+        note_least(s);
         if (is_local(s)) return check_outer(s, w);
         return;
     }
@@ -666,6 +732,7 @@ static void watch_look(struct sim *s, const struct work *w) {
     if (s->coordinator.phase == ECHI_RUN_ENDED) return;
     for (int k = 0; k < echi_plan_shards(now); k++) {
         const int owner = echi_plan_shard_owner(now, first, k);
+        if (s->plan.shards && (s->node[owner].doomed || s->node[now->owner_of[0]].doomed)) continue;   /* it may be lost by now */
         MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
               same_owned(s, owner, copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word));
         MUST(s, LOOK, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
@@ -726,7 +793,7 @@ static void watch_keep(struct sim *s, const struct kept *k) {
     MUST(s, LEDGER, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
     check_mass(s, k->word[0], c->standing.samples);
     for (int i = 0; i < k->groups * echi_plan_shards(&s->plan); i++) {
-        const int g = i / echi_plan_shards(&s->plan), rank = echi_plan_shard_owner(&s->plan, g, i % echi_plan_shards(&s->plan));
+        const int g = i / echi_plan_shards(&s->plan), rank = echi_plan_shard_owner(&c->plan, g, i % echi_plan_shards(&s->plan));
         const struct echi_owner *o = &s->node[rank].owner;
         if (!echi_plan_group_lives(&c->plan, g) || s->node[rank].doomed) continue;
         MUST(s, DRAIN, (!o->busy || is_coded(s)) && o->queued == 0);   /* an answer may be written meanwhile */
@@ -752,7 +819,8 @@ static void watch_plan(struct sim *s) {
     }
     memcpy(s->alone[0], s->start, sizeof s->start);
     memcpy(s->alone_velocity, place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity);
-    s->alone_samples = s->from.at.samples;
+    s->alone_samples = s->alone_in[0] = s->from.at.samples;
+    memcpy(s->shard_owner, s->plan.shard_owner, sizeof s->shard_owner);
     s->clock = s->goal.from.clock;
 }
 
@@ -792,8 +860,82 @@ static void watch_frozen(struct sim *s) {
     }
 }
 
+static uint32_t words_of(const struct sim *s, uint32_t shards) {
+    uint32_t words = 0;
+    for (int i = 0; i < cut_of(s) * WORDS; i++)
+        if (!is_tally(i) && (shards >> s->plan.parts.part[part_of_word(s, i)].shard & 1)) words |= 1u << i;
+    return words;
+}
+
+/* Round `version` of these shards is in no more, nor any behind it. */
+static void take_off(struct sim *s, uint64_t version, uint32_t shards) {
+    for (uint32_t id = 1; id <= s->leases; id++) {
+        struct seen_lease *seen = &s->seen[id];
+        const struct echi_lease *l = &seen->lease;
+        seen->before = true;
+        if (l->round < version) continue;
+        seen->applied &= (uint8_t)~shards;
+        for (int k = 0; k < s->plan.shards; k++)
+            for (uint32_t i = l->start; i < l->start + l->n && shards >> k & 1; i++)
+                if (s->in_by[k][l->epoch][i] == id) s->in_by[k][l->epoch][i] = 0;
+    }
+}
+
+/* Shards of lost owners have others: who takes over has what they begin with, which is the newest that is left, and nobody is more than a
+ * round ahead of it. From there on one node goes on with them without momentum. */
+static void watch_takeover(struct sim *s) {
+    const struct echi_plan *p = &s->coordinator.plan;
+    uint64_t version = 0;
+    uint32_t taken = 0, off = 0;
+    bool found = false;   /* else it is before the first weights are anywhere */
+    for (int r = 0; r < p->world; r++) {
+        const struct node *n = &s->node[r];
+        if (p->lost[r] || !n->role.owner || !n->role.worker || echi_plan_shard_owned(p, r) < 0) continue;
+        MUST(s, WHOLE, n->worker.takeover.still && n->owner.takeover.still && !n->owner.busy && n->worker.tasks == 0);
+        found = found || n->worker.takeover.has;
+        if (n->worker.takeover.has && n->worker.strand[0].version > version) version = n->worker.strand[0].version;
+    }
+    MUST(s, WHOLE, s->coordinator.takeover.round == version);
+    for (int k = 0; k < p->shards; k++) {
+        if (p->shard_owner[k] == s->shard_owner[k]) continue;
+        const struct node *n = &s->node[p->shard_owner[k]];
+        MUST(s, ONCE, p->lost[s->shard_owner[k]] && !p->lost[p->shard_owner[k]]);
+        MUST(s, WHOLE, n->worker.takeover.has == found && n->worker.strand[0].version == version);
+        taken |= 1u << k;
+        s->shard_owner[k] = p->shard_owner[k];
+    }
+    for (int r = 0; r < p->world; r++) {
+        const uint32_t own = (uint32_t)echi_plan_shards_of(p, r);
+        if (p->lost[r] || own == 0) continue;
+        const int before = shard_of(s, r), lead = echi_plan_shard_owned(p, r);
+        uint64_t rounds_in = s->rounds_of[before];
+        uint32_t parts = s->applied_parts[before];
+        MUST(s, WHOLE, rounds_in == version || rounds_in == version + 1);
+        if ((own & taken) && rounds_in > version) {
+            for (int i = 0, end = parts_of(s); i < end; i++)
+                parts |= echi_plan_owns_part(&s->node[r].setup.plan, r, i) ? 1u << i : 0;
+            rounds_in = version;
+            if (s->counts) s->counts->reopened++;
+        }
+        if (own & taken) off |= own;
+        for (int k = 0; k < p->shards; k++) {
+            if (!(own >> k & 1)) continue;
+            s->rounds_of[k] = rounds_in;
+            if (rounds_in == version) s->samples_of[k] = s->alone_in[version % 4] - s->from.at.samples;
+            s->applied_parts[k] = k == lead ? parts : 0;
+        }
+    }
+    take_off(s, version, off);
+    if (found) alone_anew(s, version, words_of(s, taken));
+    note_least(s);
+    s->takeovers++;
+    if (s->counts) s->counts->takeovers++;
+    if (s->counts) s->counts->taken += (uint64_t)__builtin_popcount(taken);
+}
+
 static void watch_coordinator(struct sim *s, const struct echi_event *e) {
     const struct echi_coordinator *c = &s->coordinator;
+    if (c->takeover.count > s->takeovers) watch_takeover(s);
     if (c->phase != s->phase && (s->phase == ECHI_RUN_QUIETS || s->phase == ECHI_RUN_DRAINS) && c->phase != ECHI_RUN_TRAINS &&
         c->phase != ECHI_RUN_ENDED)
         watch_drained(s);

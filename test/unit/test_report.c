@@ -93,7 +93,7 @@ static struct ech_report sample(void) {
                            .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .threads = 3,
                            .lost_peer = -1, .checkpoint_seconds = 0.125, .resumed_samples = 64,
                            .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32, .codec = "topk:paper",
-                           .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2,
+                           .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2, .momentum_lost = 77,
                            .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .useless = 2, .useless_gain = 0.125,
                            .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1};
     return r;
@@ -125,7 +125,7 @@ static void test_keys(void **state) {
         "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
         "\"threads\": 3", "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64",
         "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32",
-        "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2",
+        "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2", "\"momentum_lost\": 77",
         "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"useless\": 2", "\"useless_gain\": 0.125",
         "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1"};
     struct ech_report r = sample();

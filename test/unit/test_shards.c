@@ -65,6 +65,34 @@ static void the_fastest_own_about_as_much_each(void **state) {
     }
 }
 
+/* Shards of lost owners go to those of the others that may have them, the one with the least first; a rank then owns several. */
+static void lost_shards_get_other_owners(void **state) {
+    (void)state;
+    struct echi_plan p = bsp_plan(WORLD, equal);
+    uint32_t mark[ECHI_WORLD_MAX] = {0};
+    wish(4);
+    wishes.shard_rank_given = true;
+    for (int k = 0; k < 4; k++) wishes.shard_rank[k] = (uint16_t)((k + 3) % 4);   /* 3, 0, 1, 2 */
+    echi_plan_divide(&wishes, times, &p);
+    echi_plan_parts(&wishes, times, &p);
+    assert_true(p.shards == 4 && echi_plan_outlives_owners(&p) && !echi_plan_orphaned(&p));
+    echi_plan_lose(&p, 3);
+    echi_plan_lose(&p, 1);
+    assert_true(echi_plan_orphaned(&p) && echi_plan_can_lose(&p, 2));
+    mark[0] = mark[1] = mark[4] = 1;   /* 1 is lost, and 4 owns nothing; 2 lacks the weights */
+    assert_true(echi_plan_take_over(&p, mark) == 5 && !echi_plan_orphaned(&p));
+    assert_true(p.owner_of[0] == 0 && p.shard_owner[0] == 0 && p.shard_owner[1] == 0 && p.shard_owner[2] == 0 && p.shard_owner[3] == 2);
+    assert_true(echi_plan_shards_of(&p, 0) == 7 && echi_plan_shard_owned(&p, 0) == 0 && echi_plan_shards_of(&p, 1) == 0);
+    assert_true(echi_plan_leads_shard(&p, 0, 0) && !echi_plan_leads_shard(&p, 0, 1) && echi_plan_leads_shard(&p, 0, 3));
+    for (int i = 0; i < p.parts.count; i++) {
+        const int owner = p.parts.part[i].shard == 3 ? 2 : 0;
+        for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_owns_part(&p, r, i), r == owner);
+    }
+    mark[2] = 1;
+    p.shard_owner[0] = p.owner_of[0] = 3;
+    assert_true(echi_plan_take_over(&p, mark) == 1 && p.owner_of[0] == 2);   /* it has less than rank 0 */
+}
+
 static void who_was_named_owns(void **state) {
     (void)state;
     struct echi_plan p = bsp_plan(WORLD, equal);
@@ -75,7 +103,12 @@ static void who_was_named_owns(void **state) {
     echi_plan_parts(&wishes, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 3 && p.owner_of[0] == 3 && p.shard_owner[1] == 0 && p.shard_owner[2] == 5);
     for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_hosts(&p, r, ECHI_ROLE_OWNER), r == 0 || r == 3 || r == 5);
-    for (int r = 1; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 3 && r != 5);
+    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0);   /* rank 0 is left, which works and owns */
+    p.sync_norm = 1;
+    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0 && r != 3 && r != 5);
+    p.sync_norm = 0;
+    p.shard_owner[1] = 1;
+    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0 && r != 1 && r != 3 && r != 5);
     /* Of those that are gone before there is a plan none owns, and one alone owns all. */
     p = bsp_plan(WORLD, equal);
     wishes.absent[3] = wishes.absent[5] = true;
@@ -312,6 +345,7 @@ static void numbers_and_lists_of_ranks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_own_about_as_much_each), cmocka_unit_test(who_was_named_owns),
+        cmocka_unit_test(lost_shards_get_other_owners),
         cmocka_unit_test(shares_make_the_longest_link_shortest), cmocka_unit_test(who_has_a_thin_link_owns_nothing),
         cmocka_unit_test(links_choose_owners), cmocka_unit_test(shards_are_as_many_as_can_be),
         cmocka_unit_test(plans_whose_shards_make_no_sense),

@@ -95,7 +95,7 @@ static void perform(int node, const struct echi_action *a) {
         assert_non_null(p);
         *p = (struct posted){.from = a->to, .kind = a->kind, .slot = a->slot};
         const enum echi_kind kind = (enum echi_kind)a->kind;
-        for (int i = echi_post_parts(&n->setup, kind, echi_post_owner(kind, node, a->to)); i > 1; i--) {
+        for (int i = a->only ? 1 : echi_post_parts(&n->setup, kind, echi_post_owner(kind, node, a->to)); i > 1; i--) {
             struct posted *more = malloc(sizeof *more);
             *more = *p;
             p->next = more;

@@ -9,7 +9,9 @@ static bool lost(const struct echi_coordinator *c, int rank) { return c->plan.lo
 static int living(const struct echi_coordinator *c) { return c->wishes.world - c->n_lost; }
 static int living_owners(const struct echi_coordinator *c) {
     int count = 0;
-    for (int g = 0; g < c->plan.n_groups; g++) count += echi_plan_group_lives(&c->plan, g) ? echi_plan_shards(&c->plan) : 0;
+    for (int g = 0; g < c->plan.n_groups; g++)
+        for (int k = 0; k < echi_plan_shards(&c->plan) && echi_plan_group_lives(&c->plan, g); k++)
+            count += !c->plan.shards || echi_plan_leads_shard(&c->plan, g, k);
     return count;
 }
 
@@ -62,6 +64,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
         c->arriving[r] = false;
         c->paused[r] = 0;
         c->asked[r] = false;
+        c->stopped[r].members = c->stopped_owner[r].members = 0;
     }
     echi_regroup_init(&c->regroup, wishes->world, wishes->regroup_after);
     echi_ledger_begin(c);
@@ -211,7 +214,7 @@ static void ask_trunk(struct echi_coordinator *c, int shard, uint16_t place, str
 static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
     c->phase = phase;
     c->evaluated = false;
-    c->parts_out = echi_plan_shards(plan_of(c));
+    c->parts_out = plan_of(c)->shards ? living_owners(c) : 1;
     ask_trunk(c, 0, 1, out);
     if (plan_of(c)->separated) {
         c->parts_out++;
@@ -249,10 +252,38 @@ static void look(struct echi_coordinator *c, struct echi_actions *out) {
     t->weights = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
 }
 
+/* An owner of a shard is lost, and its copy will not come: training goes on, and the evaluation begins anew. */
+static void give_up_look(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (c->phase == ECHI_RUN_LAST_LOOK) {
+        c->train_ended = 0;
+    } else {
+        c->measuring += now - c->hold_began;
+        c->next_look = c->applied;
+        tell_all(c, ECHI_KIND_RELEASE, out);
+    }
+    c->parts_out = 0;
+    c->phase = ECHI_RUN_TRAINS;
+}
+
+static void all_held(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (echi_plan_orphaned(plan_of(c))) give_up_look(c, now, out);
+    else ask(c, ECHI_RUN_LOOKS, out);
+}
+
+/* What living nodes were asked for still comes, and is waited for. */
+static void look_lost(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
+    const bool gathers = (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && c->parts_out > 0;
+    if (!gathers || !echi_plan_orphaned(plan_of(c)) || c->source != rank) return;
+    c->source = c->part_from[1] = ECHI_NO_RANK;
+    give_up_look(c, now, out);
+}
+
 /* A copy that an evaluation waits for is here. The next is asked for into the place that is free: to the other the head may still answer,
  * which may be on that node. */
 static void on_copy_of_look(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    const int next = e->msg->from_role == ECHI_ROLE_OWNER ? echi_plan_shard_owned(plan_of(c), e->from) + 1 : 0;
+    int next = e->msg->from_role == ECHI_ROLE_OWNER ? echi_plan_shard_owned(plan_of(c), e->from) + 1 : 0;
+    while (next > 0 && next < plan_of(c)->shards && !echi_plan_leads_shard(plan_of(c), 0, next)) next++;
+    if (echi_plan_orphaned(plan_of(c))) return give_up_look(c, e->now, out);
     if (--c->parts_out == 0) look(c, out);
     else if (next > 0 && next < plan_of(c)->shards) ask_trunk(c, next, e->slot.index, out);
 }
@@ -286,7 +317,8 @@ void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
     for (int g = 0; g < p->n_groups; g++)
         for (int k = 0; k < echi_plan_shards(p) && echi_plan_group_lives(p, g); k++)
-            echi_act_send(out, echi_plan_shard_owner(p, g, k), ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN)->msg.members =
+            if (!p->shards || echi_plan_leads_shard(p, g, k))
+                echi_act_send(out, echi_plan_shard_owner(p, g, k), ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN)->msg.members =
                 c->members;
     wait_for(c, living_owners(c));
 }
@@ -382,6 +414,7 @@ static bool regroup(struct echi_coordinator *c, struct echi_actions *out) {
 
 static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase != ECHI_RUN_TRAINS) return;
+    if (echi_takeover(c, out)) return;
     if (c->goal.has_test && !c->met && c->applied >= c->next_look) return hold(c, e->now, out);
     if (!c->calm || regroup(c, out)) return;
     echi_ledger_deal(c, out);
@@ -416,6 +449,7 @@ static void note_iteration(struct echi_coordinator *c, const struct echi_lease *
 
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     struct echi_msg told = *e->msg, *m = &told;
+    if (m->lease.id < c->takeover.first_lease) return;   /* of before a takeover: its round is dealt anew, where it is not in */
     if (!echi_ledger_in(c, m, e->from))
         return echi_act_fault(out, ECH_E_FORMAT, "an owner applied a lease that is not out");
     if (echi_plan_shard_owned(plan_of(c), e->from) > 0) return;   /* the loss came with part 0 */
@@ -522,7 +556,7 @@ static void on_ready(struct echi_coordinator *c, const struct echi_event *e, str
         if (!lost(c, r) && c->ready[r] != c->members) return;
     c->calm = true;
     echi_ledger_ask(c, out);
-    if (c->source != ECHI_NO_RANK && lost(c, c->source)) ask_trunk(c, 0, 1, out);   /* with shards the run has ended */
+    if (c->source != ECHI_NO_RANK && lost(c, c->source)) ask_trunk(c, 0, 1, out);   /* with shards it begins anew (look_lost) */
 }
 
 /* The states that are not agreed on yet: who holds what is asked again. */
@@ -565,7 +599,7 @@ static void lose(struct echi_coordinator *c, int rank, ech_status status, const 
     c->members++;
     c->calm = false;
     memset(c->quiet, 0, sizeof c->quiet);
-    if (group >= 0) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NO_RANK};
+    if (group >= 0 && !c->plan.shards) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NO_RANK};
     echi_regroup_anew(&c->regroup, &c->plan);
     c->change.kind = ECHI_CHANGE_NONE;   /* it was for another cluster */
     doubt(c, rank);
@@ -577,7 +611,8 @@ static void lose(struct echi_coordinator *c, int rank, ech_status status, const 
         memcpy(a->msg.text, text, strlen(text));
     }
     if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) feed(c, out);
-    if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) ask(c, ECHI_RUN_LOOKS, out);
+    if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) all_held(c, now, out);
+    look_lost(c, rank, now, out);
     echi_keep_lost(c, rank, now);
     if (c->phase == ECHI_RUN_DRAINS) c->phase = ECHI_RUN_TRAINS;   /* drained anew once all that was lost is back */
 }
@@ -742,10 +777,11 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         else if (c->phase == ECHI_RUN_PLANNED && last_answer(c, e->from)) feed(c, out);
         break;
     case ECHI_KIND_REVOKED: on_revoked(c, e, out); break;
+    case ECHI_KIND_STANDS: echi_takeover_stands(c, e); break;
     case ECHI_KIND_STARTED: fed(c, e->now); break;
     case ECHI_KIND_APPLIED: on_applied(c, e, out); break;
     case ECHI_KIND_HELD:
-        if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) ask(c, ECHI_RUN_LOOKS, out);
+        if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) all_held(c, e->now, out);
         break;
     case ECHI_KIND_PARAMS:
         if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NO_RANK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the coordinator share. The ledger (ledger.c): which samples are out, with whom, which are in, and which must
- * be issued again. Checkpoints (keep.c). What is saved of a run that cannot go on (rescue.c). */
+ * be issued again. Checkpoints (keep.c). What is saved of a run that cannot go on (rescue.c).
+ * Shards of lost owners (takeover.c). */
 #ifndef ECHI_LEDGER_H
 #define ECHI_LEDGER_H
 #include "echi_roles.h"
@@ -32,6 +33,17 @@ void echi_ledger_back(struct echi_coordinator *c, const struct echi_lease *lease
 bool echi_ledger_has_moved(const struct echi_coordinator *c, int rank);
 /* True while samples are left that the user asked for. */
 bool echi_ledger_unfinished(const struct echi_coordinator *c);
+
+/* A takeover: nothing is out any more. This round is dealt anew, for the shards that lack it: to each worker the samples whose gradients it
+ * has, the rest to anybody. What was dealt of the next one is taken back. */
+void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t lacking);
+
+/* ---- takeover.c ---- */
+
+/* STANDS has come. */
+void echi_takeover_stands(struct echi_coordinator *c, const struct echi_event *e);
+/* Is a takeover due, or under way? Then nothing is dealt and nothing evaluated. It is said as soon as all living nodes have stopped. */
+bool echi_takeover(struct echi_coordinator *c, struct echi_actions *out);
 
 /* ---- keep.c ---- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the owner share: owner.c (pushes, weights, workers), owner_rounds.c (rounds part by part), owner_states.c (states
+ * What the files of the owner share: owner.c (pushes, weights, workers), owner_rounds.c (rounds part by part),
+ * owner_takeover.c (shards of a lost owner), owner_states.c (states
  * between owners) and owner_norms.c (synchronous batch-norm). */
 #ifndef ECHI_OWNER_IMPL_H
 #define ECHI_OWNER_IMPL_H
@@ -46,6 +47,25 @@ void echi_rounds_lost(struct echi_owner *o, int rank);
 /* The next task; and what is to be done when it has ended. */
 void echi_rounds_pump(struct echi_owner *o, struct echi_actions *out);
 void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+
+/* A takeover: all pushes are forgotten, and sums that have not been applied begin anew. What is applied stays. */
+void echi_rounds_anew(struct echi_owner *o);
+/* The round before is open again, all parts of `own` applied: of those that this owner has taken since nothing is in. */
+void echi_rounds_reopen(struct echi_owner *o, const struct echi_part_set *own);
+
+/* ---- owner_takeover.c (PROTOCOL.md, "Takeover") ---- */
+
+void echi_owner_list_parts(struct echi_owner *o);
+/* A node is lost; shards of lost owners have new ones. */
+void echi_owner_stop(struct echi_owner *o);
+void echi_owner_takeover(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+/* Is this push of before the takeover, or of one that is to come? Then its part's place is posted again. */
+bool echi_owner_passes_over(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+/* A worker's word that it knows of the takeover. */
+void echi_owner_resume(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+/* The next task of a takeover, or its end; and after each event the word that this owner has stopped. */
+void echi_owner_takes(struct echi_owner *o, struct echi_actions *out);
+void echi_owner_stands(struct echi_owner *o, struct echi_actions *out);
 
 /* ---- owner_states.c; without several groups there is nothing to do in any of these ---- */
 

@@ -72,6 +72,13 @@ struct echi_worker {
     uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
     bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
     uint32_t number;                              /* of the last message of this link */
+    struct {                                      /* worker_takeover.c; strand[0] is the only one */
+        bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
+        bool has;                                 /* weights, which are those of its version */
+        bool gradients; struct echi_lease of;     /* those of this lease, whole, are still in their place */
+        uint32_t members;                         /* membership epoch of the last loss */
+        uint16_t owner[ECHI_SHARDS_MAX];          /* whose weights the places are posted for */
+    } takeover;
     struct {                                      /* `local`; strand[0] has the lease in hand and what is known of the weights */
         bool busy;                                /* a task is out */
         bool fresh;                               /* weights have come that the own ones do not rest on yet */
@@ -87,6 +94,16 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *event, str
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
 /* A part of weights has come to a place (worker.c): are they all there? A fault where it is not the next of those that are coming. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
+/* worker_takeover.c (PROTOCOL.md, "Takeover"). A node is lost; shards of lost owners have new ones; after each event the word that it has
+ * stopped. Are these weights of before a takeover, or of another version than those it gets? Then their places are posted again. Is all
+ * that this lease asks for still here? */
+void echi_worker_begin_shards(struct echi_worker *w);
+void echi_worker_stop(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+void echi_worker_takeover(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+void echi_worker_drops_forward(struct echi_worker *w, struct echi_actions *out);   /* one that waits for weights, if it has stopped */
+void echi_worker_stands(struct echi_worker *w, struct echi_actions *out);
+bool echi_worker_passes_over(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
+bool echi_worker_has_gradients(const struct echi_worker *w, const struct echi_lease *lease);
 /* worker_local.c: the same under `local`; worker.c hands it all events but leases. */
 void echi_worker_local(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out);
@@ -111,8 +128,8 @@ struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
-    int group, shard;
-    int parts, weight_parts;                      /* messages of a push, and of weights, for and from this shard */
+    int group, shard;                             /* shard: the first of those that it owns */
+    int parts, weight_parts;                      /* messages of a push, and of weights, for and from this owner */
     int end;                                      /* all parts in front of the cut are below this */
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
@@ -142,6 +159,16 @@ struct echi_owner {
         struct echi_ranks to;                     /* who gets them part by part */
         int trickles;                             /* messages to other nodes that have not left */
     } answers;
+    struct {                                      /* owner_takeover.c */
+        struct echi_part_set own;                 /* parts that this owner has had so far */
+        bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
+        uint32_t stay;                            /* membership epoch of the last takeover */
+        bool reopened;                            /* the round before is open again for the parts taken: `current` has these alone */
+        bool takes, anew, again;                  /* TAKEN is still to be sent; Adam's memory is to begin anew; it has, within a round */
+        struct echi_part_set lacks;               /* parts whose weights are to be taken from the own node's worker */
+        uint8_t from;                             /* its slot */
+        uint32_t size;                            /* samples of the round before */
+    } takeover;
     /* snapshots of the weights */
     uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS];   /* in_flight: messages */
     int sends;                                    /* answers to other nodes, coded ones, and copies for the coordinator: not left yet */
@@ -213,6 +240,9 @@ struct echi_owner {
     uint32_t late[ECHI_WORLD_MAX];                /* steps of an earlier stay that were applied since it left */
     int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
     uint32_t norm_in[ECHI_WORLD_MAX];             /* sync_norm: samples in the sums that have come */
+    bool away[ECHI_WORLD_MAX];                    /* it has not said yet that it knows of the last takeover */
+    /* Its last word on that: the takeover's membership epoch, the version of its weights, and that it has none. */
+    struct { uint32_t stay; uint64_t version; bool without; } resumed[ECHI_WORLD_MAX];
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
     uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */
     /* As many as are counted above. */
@@ -281,6 +311,7 @@ struct echi_goal {
     int64_t collect;                              /* ns from the first complaint about a broken link to the choice of whom to lose */
     bool resumed; struct echi_standing from;      /* begin there */
 };
+#define ECHI_ROUNDS_KEPT 8                         /* four may matter to a takeover */
 #define ECHI_LEASES_OUT_MAX (4 * ECHI_WORLD_MAX)
 #define ECHI_NO_LEASE 65535                       /* the end of a list of leases */
 #define ECHI_LEASES_KEPT_MAX (ECHI_GROUPS_MAX * 2 * ECHI_UNACKED_MAX + ECHI_LEASES_OUT_MAX)
@@ -331,6 +362,16 @@ struct echi_coordinator {
     uint32_t members;                             /* membership epoch */
     bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
+    struct {                                      /* takeover.c */
+        uint32_t stay;                            /* membership epoch of the last one */
+        int takers;                               /* owners that have not said since that they have what they own */
+        uint32_t first_lease;                     /* the first lease that was dealt since: of earlier ones nothing counts any more */
+        uint32_t round; struct echi_ranks behind; /* who cannot compute this round, since its weights are not everywhere any more */
+        uint64_t count, params;                   /* so many, and parameters whose momentum began anew; the driver reads them */
+        uint8_t marks[ECHI_MARKS_MAX];            /* for the message being sent */
+    } takeover;
+    /* Rounds that were dealt last, by number: where they begin in the data, and samples before them. */
+    struct { uint32_t epoch, start, size; uint64_t before; } dealt[ECHI_ROUNDS_KEPT];
     /* Complaints (PROTOCOL.md, "Broken links"): pairs that cannot reach each other, and the reason that the first of them gave. */
     struct echi_pair apart[ECHI_PAIRS_MAX]; int n_apart; char apart_reason[120];
     int64_t judge_at, tick_at;
@@ -382,6 +423,9 @@ struct echi_coordinator {
                                                      answered yet; where it never will be */
         uint16_t next;                            /* of the same worker */
     } out[ECHI_LEASES_OUT_MAX];
+    /* takeover.c, by rank: what it has stopped at. members: those of its word, 0: it has said none. */
+    struct echi_stop { uint32_t members; bool has; uint64_t version; struct echi_lease lease; } stopped[ECHI_WORLD_MAX],
+        stopped_owner[ECHI_WORLD_MAX];
     struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
     struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];

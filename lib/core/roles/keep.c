@@ -33,10 +33,12 @@ bool echi_keep_quiet(struct echi_coordinator *c, int64_t now, struct echi_action
 static int of_owners(const struct echi_plan *p) { return echi_plan_shards(p) * (1 + p->n_groups); }
 static int count_parts(const struct echi_plan *p) { return of_owners(p) + (p->separated ? 2 : 0); }
 
-/* The parts from `part` on that are there. A group whose owner is lost has no momentum any more. */
+/* The parts from `part` on that are there. A group whose owner is lost has no momentum any more; who owns several shards sends them
+ * together. */
 static int there_is(const struct echi_plan *p, int part) {
     const int shards = echi_plan_shards(p);
-    while (part >= shards && part < of_owners(p) && !echi_plan_group_lives(p, part / shards - 1)) part++;
+    while (part < of_owners(p) && ((part >= shards && !echi_plan_group_lives(p, part / shards - 1)) ||
+                                   (p->shards && !echi_plan_leads_shard(p, 0, part % shards)))) part++;
     return part;
 }
 

@@ -108,15 +108,22 @@ static bool may_take(const struct echi_coordinator *c, int rank) {
     return true;
 }
 
+static bool may_compute(const struct echi_coordinator *c, int rank, const struct echi_lease *l) {
+    return works(&c->plan, rank) && (l->round != c->takeover.round || echi_ranks_next(&c->takeover.behind, rank) != rank);
+}
+
 /* Parts of rounds whose workers are lost, in proportion to the shares of those who are left. */
 static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     uint64_t load[ECHI_WORLD_MAX];
     memset(load, 0, p->world * sizeof load[0]);
     while (c->n_again > 0 && c->n_out < ECHI_LEASES_OUT_MAX) {
-        int to = -1;
-        for (int r = 0; r < p->world; r++)
-            if (works(p, r) && (to < 0 || (load[r] + 1) * echi_plan_share(p, to) < (load[to] + 1) * echi_plan_share(p, r))) to = r;
+        const struct echi_lease *first = &c->again[0];
+        int to = !first->again && works(p, first->worker) ? first->worker : -1;   /* it has the gradients of these */
+        const bool kept = to >= 0;
+        for (int r = 0; r < p->world && !kept; r++)
+            if (may_compute(c, r, first) &&
+                (to < 0 || (load[r] + 1) * echi_plan_share(p, to) < (load[to] + 1) * echi_plan_share(p, r))) to = r;
         const uint32_t room = echi_plan_room(p, to);
         load[to] += c->again[0].n < room ? c->again[0].n : room;
         lease_again(c, to, out);
@@ -146,11 +153,22 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
         n[most]++;
         rest[most] = 0;
     }
+    if (echi_plan_outlives_owners(p) && n[0] == 0) {   /* no round is in anywhere that rank 0 has not computed a part of (takeover.c) */
+        int most = 0;
+        for (int r = 1; r < p->world; r++)
+            if (n[r] > n[most]) most = r;
+        n[most]--;
+        n[0]++;
+    }
     uint32_t left = size, part[ECHI_WORLD_MAX];
     for (int r = 0; r < p->world; r++) {
         n[r] = n[r] * unit < left ? n[r] * unit : left;
         left -= n[r];
     }
+    c->dealt[c->next_round % ECHI_ROUNDS_KEPT].epoch = c->epoch;
+    c->dealt[c->next_round % ECHI_ROUNDS_KEPT].start = c->start;
+    c->dealt[c->next_round % ECHI_ROUNDS_KEPT].size = size;
+    c->dealt[c->next_round % ECHI_ROUNDS_KEPT].before = c->issued;
     struct echi_lease of = {.round = c->next_round++, .round_size = size};
     for (uint32_t together; size > 0; size -= together, of.part++) {
         together = 0;
@@ -285,19 +303,21 @@ static void settle(struct echi_coordinator *c, int at) {
 
 bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner) {
     struct echi_lease *l = &m->lease;
-    const int shard = echi_plan_shard_owned(&c->plan, owner), lead = c->plan.shards ? c->plan.owner_of[0] : owner;
-    if (l->worker >= c->plan.world || shard < 0) return false;
+    const uint64_t owned = echi_plan_shards_of(&c->plan, owner);
+    const int lead = c->plan.shards ? c->plan.owner_of[0] : owner;
+    if (l->worker >= c->plan.world || owned == 0) return false;
     for (int i = c->out_of[l->worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
         const struct echi_lease *o = &c->out[i].lease;
-        const uint64_t bit = 1ull << shard;
-        if (o->id != l->id || o->owner != lead || !(wanted(c, o) & ~(c->out[i].in | c->out[i].gone) & bit)) continue;
+        const uint64_t bits = wanted(c, o) & ~(c->out[i].in | c->out[i].gone) & owned;
+        if (o->id != l->id || o->owner != lead || bits == 0) continue;
         *l = *o;
-        count_in(c, l, shard);
+        for (int k = 0; k < ECHI_SHARDS_MAX; k++)
+            if (bits >> k & 1) count_in(c, l, k);
         keep(c, o, m->version);
         release(c, owner, m->acked);
         deal_further_ahead(c, m);
-        c->out[i].in |= bit;
-        c->out[i].asked &= ~bit;   /* that is the answer */
+        c->out[i].in |= bits;
+        c->out[i].asked &= ~bits;   /* that is the answer */
         settle(c, i);
         return true;
     }
@@ -314,7 +334,7 @@ void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out) {
         c->out[i].told = true;
         c->out[i].asked = left;
         for (int k = 0; k < echi_plan_shards(&c->plan); k++) {
-            if (!(left >> k & 1)) continue;
+            if (!(left >> k & 1) || (k && !echi_plan_leads_shard(&c->plan, 0, k))) continue;
             const int owner = k ? c->plan.shard_owner[k] : l->owner;
             echi_act_send(out, owner, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_REVOKE)->msg.lease = *l;
         }
@@ -322,12 +342,11 @@ void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out) {
 }
 
 void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, int owner, bool in) {
-    const int shard = echi_plan_shard_owned(&c->plan, owner);
-    for (int i = 0; i < c->n_out && shard >= 0; i++) {
-        const uint64_t bit = 1ull << shard;
-        if (c->out[i].lease.id != l->id || !(c->out[i].asked & bit)) continue;
-        c->out[i].asked &= ~bit;
-        if (!in) c->out[i].gone |= bit;
+    for (int i = 0; i < c->n_out; i++) {
+        const uint64_t bits = c->out[i].asked & echi_plan_shards_of(&c->plan, owner);
+        if (c->out[i].lease.id != l->id || bits == 0) continue;
+        c->out[i].asked &= ~bits;
+        if (!in) c->out[i].gone |= bits;
         settle(c, i);
         return;
     }
@@ -400,4 +419,90 @@ bool echi_ledger_has_moved(const struct echi_coordinator *c, int rank) {
     for (int g = 0; g < c->plan.n_groups; g++)
         for (int i = c->kept_first[g]; i != ECHI_NO_LEASE; i = c->kept[i].next) kept += c->kept[i].lease.worker == rank;
     return kept + c->held[rank] <= ECHI_UNACKED_MAX;
+}
+
+/* ---- takeover: a round is dealt anew ---- */
+
+static bool overlaps(const struct echi_lease *a, const struct echi_lease *b) {
+    return a->start < b->start + b->n && b->start < a->start + a->n;
+}
+
+/* Puts a lease among those to be issued, in the order of the data. False where another has some of its samples. */
+static bool put_kept(struct echi_coordinator *c, const struct echi_lease *l) {
+    int at = 0;
+    for (int i = 0; i < c->n_again; i++) {
+        if (overlaps(&c->again[i], l)) return false;
+        at += c->again[i].start < l->start;
+    }
+    memmove(&c->again[at + 1], &c->again[at], (size_t)(c->n_again++ - at) * sizeof *l);
+    c->again[at] = *l;
+    return true;
+}
+
+/* What nobody has the gradients of. Of the first of it rank 0 gets a part, if it has none. */
+static void put_rest(struct echi_coordinator *c, struct echi_lease rest, bool for_rank_0) {
+    const int kept = c->n_again;
+    const uint32_t end = rest.start + rest.n;
+    for (int i = 0; i <= kept; i++) {
+        const uint32_t to = i < kept ? c->again[i].start : end;
+        rest.n = to - rest.start;
+        if (for_rank_0 && rest.n > 0) {
+            const uint32_t room = echi_plan_room(&c->plan, 0);
+            struct echi_lease first = rest;
+            first.n = rest.n < room ? rest.n : room;
+            first.again = 0;
+            first.worker = 0;
+            c->again[c->n_again++] = first;
+            rest.start += first.n;
+            rest.n -= first.n;
+            for_rank_0 = false;
+        }
+        if (rest.n > 0) put_again(c, &rest);
+        if (i < kept) rest.start = c->again[i].start + c->again[i].n;
+    }
+}
+
+static bool is_kept(const struct echi_coordinator *c, int rank, uint32_t round) {
+    const struct echi_stop *s = &c->stopped[rank];
+    const struct echi_lease *l = &s->lease;
+    const uint32_t at = round % ECHI_ROUNDS_KEPT, start = c->dealt[at].start, size = c->dealt[at].size;
+    return !c->plan.lost[rank] && s->has && s->version == round && l->id > 0 && l->round == round && l->epoch == c->dealt[at].epoch &&
+           l->start >= start && l->n <= size && l->start - start <= size - l->n && l->n <= echi_plan_room(&c->plan, rank);
+}
+
+void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t lacking) {
+    const struct echi_plan *p = &c->plan;
+    const uint32_t at = round % ECHI_ROUNDS_KEPT;
+    const bool dealt = round < c->next_round;
+    c->n_out = c->n_again = 0;
+    for (int r = 0; r < p->world; r++) {
+        c->held[r] = 0;
+        c->out_of[r] = ECHI_NO_LEASE;
+    }
+    if (dealt) {
+        c->epoch = c->dealt[at].epoch;
+        c->start = c->dealt[at].start + c->dealt[at].size;
+        c->issued = c->dealt[at].before + c->dealt[at].size;
+        c->next_round = round + 1;
+    }
+    for (int k = 0; k < p->shards; k++) {
+        const bool in = !dealt || !(lacking >> k & 1);
+        c->rounds_by[k] = round + (dealt && in);
+        c->applied_by[k] = in ? c->issued : c->dealt[at].before;
+    }
+    c->applied_rounds = round;
+    c->applied = dealt ? c->dealt[at].before : c->issued;
+    if (!dealt) return;
+    struct echi_lease l = {.epoch = c->dealt[at].epoch, .start = c->dealt[at].start, .n = c->dealt[at].size, .round = round,
+        .round_size = c->dealt[at].size, .shards = lacking == echi_plan_all_shards(p) ? 0 : lacking};
+    const bool by_rank_0 = is_kept(c, 0, round);
+    for (int r = 0; r < p->world; r++) {
+        struct echi_lease kept = l;
+        if (!is_kept(c, r, round)) continue;
+        kept.start = c->stopped[r].lease.start;
+        kept.n = c->stopped[r].lease.n;
+        kept.worker = (uint16_t)r;
+        if (by_rank_0 || kept.start > l.start) put_kept(c, &kept);
+    }
+    put_rest(c, l, !by_rank_0);
 }

@@ -5,6 +5,7 @@
  *     PLAN  -> SLOTS   -> roles start         READY(0)
  *     HOLD  -> (no task runs) -> HELD         RELEASE
  *     LOST, REGROUP -> (slots) -> roles told  READY(members): the barrier of each loss and move
+ *     TAKEOVER -> roles told                  READY(members)
  *     END   -> (final weights) -> STATS       LEAVE
  *
  * Until the slots for a loss or a move are there, this node's roles do not know of it, as if its message were still on its way: before
@@ -124,6 +125,7 @@ static void tell(struct echi_node_role *n, int64_t now, struct echi_actions *out
 static bool needs_slots(const struct echi_node_role *n, const struct echi_change_told *c) {
     const struct echi_plan *p = &n->setup->plan;
     const int owned = echi_plan_group_owned(p, n->rank);
+    if (p->shards) return false;   /* who takes over has all it needs */
     if (c->moved) return c->peer == n->rank || owned == c->group;
     return owned >= 0 && echi_plan_group_owned(p, c->peer) >= 0;
 }
@@ -164,6 +166,15 @@ static void on_regroup(struct echi_node_role *n, const struct echi_msg *m, int64
     if (!n->planned || !echi_plan_may_move(&n->setup->plan, m->peer, m->group) || n->changes > n->world)
         return fault(ECH_E_FORMAT, 0, "rank 0 told of a move that does not fit the plan: do all nodes run the same version?", out);
     note_change(n, m, now, out);   /* there is no other before this node has sent READY */
+}
+
+/* The shards of lost owners have new ones. */
+static void on_takeover(struct echi_node_role *n, const struct echi_msg *m, int64_t now, struct echi_actions *out) {
+    if (!n->planned || n->changes > 0 || !echi_plan_orphaned(&n->setup->plan))
+        return fault(ECH_E_FORMAT, 0, "rank 0 told of a takeover that does not fit the plan: do all nodes run the same version?", out);
+    echi_plan_told(&n->setup->plan, m);
+    pass_to_all(n, &(struct echi_event){.type = ECHI_EVENT_TAKEOVER, .now = now, .msg = m}, out);
+    ready(m->members, out);
 }
 
 /* From here on nothing from that node is taken. The run goes on without it, or (group 1) ends when rank 0 has gathered what is left. */
@@ -240,6 +251,7 @@ static void on_message(struct echi_node_role *n, const struct echi_event *e, str
         break;
     case ECHI_KIND_LOST: on_lost(n, m, e->now, out); break;
     case ECHI_KIND_REGROUP: on_regroup(n, m, e->now, out); break;
+    case ECHI_KIND_TAKEOVER: on_takeover(n, m, e->now, out); break;
     case ECHI_KIND_PARAMS:
         n->final_in = true;
         echi_act(out, ECHI_ACTION_FINAL);
@@ -277,6 +289,7 @@ static void step(struct echi_node_role *n, const struct echi_event *e, struct ec
     case ECHI_EVENT_GRADIENT:
     case ECHI_EVENT_COMPUTED:
     case ECHI_EVENT_MOVED:
+    case ECHI_EVENT_TAKEOVER:
     case ECHI_EVENT_TIME: break;
     }
 }

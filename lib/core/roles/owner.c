@@ -34,10 +34,13 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->joined[r] = o->late[r] = 0;
         o->pushed_at[r] = o->answered_in[r] = 0;
         o->number[r] = 0;
+        o->away[r] = false;
+        o->resumed[r].stay = 0;
         if (member) o->worker[o->workers++] = (uint16_t)r;
     }
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
     echi_rounds_init(o);
+    echi_owner_list_parts(o);
     o->alone = setup->plan.reserve && setup->plan.n_groups == 2 && group == 0;
 }
 
@@ -147,7 +150,7 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
  * other: with few places and many workers nobody is passed for ever. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
-    if (o->woke) return;
+    if (o->woke || o->takeover.still || o->takeover.takes) return;
     while (o->sends < ECHI_ANSWERS && !(coded(o) && o->busy)) {
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
@@ -252,7 +255,8 @@ static const struct echi_lease *round_place(const struct echi_owner *o) {
 }
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy || !o->started || echi_norms_join(o, out) || o->momentum_sending || echi_states_decode(o, out)) return;
+    if (o->busy || !o->started || o->takeover.still || o->takeover.takes) return;
+    if (echi_norms_join(o, out) || o->momentum_sending || echi_states_decode(o, out)) return;
     if (o->round.by_part) return echi_rounds_pump(o, out);
     const uint8_t to = echi_owner_free_snapshot(o);
     if (o->round_count) {
@@ -346,7 +350,7 @@ void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, s
     }
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];
-        if (o->answer[r] == 0 && echi_ranks_next(have, r) != r) echi_owner_owe(o, r, 1);
+        if (o->answer[r] == 0 && !o->away[r] && echi_ranks_next(have, r) != r) echi_owner_owe(o, r, 1);
     }
     echi_norms_applied(o, o->round_push[0].lease.round);
     o->round_count = 0;
@@ -357,6 +361,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     const struct echi_task *t = e->task;
     o->busy = 0;
     if (t->kind == ECHI_TASK_NORM) return echi_norms_joined(o, out);
+    if (t->kind == ECHI_TASK_TAKE) return;
     if (t->only) return echi_rounds_computed(o, e, out);
     if (t->kind == ECHI_TASK_DECODE) return echi_states_decoded(o, t->coded.index, out);
     if (t->kind == ECHI_TASK_ENCODE) {
@@ -446,8 +451,7 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
 
 /* Is it for this owner? A lease names the owner of shard 0. */
 static bool is_mine(const struct echi_owner *o, const struct echi_lease *l) {
-    return o->shard == 0 ? l->owner == o->setup->rank && echi_lease_wanted(l, 0)
-                         : l->owner == plan_of(o)->owner_of[o->group] && echi_lease_wanted(l, o->shard);
+    return l->owner == (plan_of(o)->shards ? plan_of(o)->owner_of[o->group] : o->setup->rank) && echi_lease_wanted(l, o->shard);
 }
 
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
@@ -456,7 +460,7 @@ static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const int part = e->msg->part;
     const uint32_t size = o->round_count ? o->round_push[0].lease.round_size : o->round.size;
     if (!o->started || !o->known[e->from] || l->worker != e->from || !is_mine(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
-    if (part >= o->end || plan_of(o)->parts.part[part].shard != o->shard || echi_part_in(&p->here, part)) return false;
+    if (part >= o->end || !echi_plan_owns_part(plan_of(o), o->setup->rank, part) || echi_part_in(&p->here, part)) return false;
     if (p->whole || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
     return l->round == o->version && o->round_count < ECHI_ROUND_LEASES && (size == 0 || l->round_size == size) && !is_in(o, l);
@@ -465,6 +469,7 @@ static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
 static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     struct echi_push *p = &o->push[e->from];
+    if (echi_owner_passes_over(o, e, out)) return;
     if (!push_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
     o->draining = false;   /* a lease after the drain: it was for a checkpoint */
@@ -559,6 +564,7 @@ static void on_lost(struct echi_owner *o, const struct echi_event *e, struct ech
     list_workers(o, out);
     echi_states_reserve(o);
     echi_states_lost(o, e->from, out);
+    echi_owner_stop(o);
     o->draining = o->drained = false;
 }
 
@@ -588,6 +594,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
     case ECHI_KIND_ENTER: on_enter(o, e, out); break;
+    case ECHI_KIND_RESUME: echi_owner_resume(o, e, out); break;
     case ECHI_KIND_NORM: echi_norms_message(o, e, out); break;
     case ECHI_KIND_STATE:
     case ECHI_KIND_STATE_ACK:
@@ -640,13 +647,16 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         break;
     case ECHI_EVENT_LOST: on_lost(o, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(o, e, out); break;
+    case ECHI_EVENT_TAKEOVER: echi_owner_takeover(o, e, out); break;
     default: break;
     }
     echi_states_post(o, out);
     echi_states_exchange(o, out);
+    echi_owner_takes(o, out);
     while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
     if (o->started) answer(o, e->now, out);
     echi_rounds_answer(o, out);
     pump(o, out);
     report(o, out);
+    echi_owner_stands(o, out);
 }

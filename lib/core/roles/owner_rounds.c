@@ -14,6 +14,8 @@
  * its place are whole; the rest of its parts wait until then, so that the round's end finds whole pushes alone, and none is on its way. */
 #include "echi_owner_impl.h"
 
+#include <string.h>
+
 /* Messages of weights on their way beside the one that a link carries: the next is there when it has left. */
 enum { AHEAD = 1 };
 
@@ -67,7 +69,7 @@ void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_acti
     if (o->round.size == 0 || echi_lease_before(&p->lease, &o->round.first)) o->round.first = p->lease;
     o->round.size = p->lease.round_size;
     o->round.again = o->round.again || p->lease.again;
-    if (p->lease.again && came_before(o, &p->lease, part)) {
+    if (echi_part_in(&o->round.given, part) || (p->lease.again && came_before(o, &p->lease, part))) {
         echi_part_add(&p->taken, part);
         p->added++;
         return end_push(o, rank, out);
@@ -116,7 +118,7 @@ static bool lacks(const struct echi_owner *o, int rank) { return o->trickled[ran
 
 /* Has it all of the answers before? */
 static bool may_get(const struct echi_owner *o, int rank) {
-    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] &&
+    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !o->away[rank] &&
            echi_ranks_next(&o->answers.to, rank) != rank;
 }
 
@@ -162,7 +164,7 @@ static int next_receiver(const struct echi_owner *o, int *out_part) {
 
 void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out) {
     const int self = o->setup->rank;
-    if (o->answers.parts == 0) return;
+    if (o->answers.parts == 0 || o->takeover.still) return;
     if (o->round.next != ECHI_NONE) add_receivers(o);
     while (echi_ranks_next(&o->answers.to, self) == self && lacks(o, self)) send_part(o, self, next_part(o, self), out);
     for (int r, part; o->answers.trickles <= AHEAD && (r = next_receiver(o, &part)) >= 0; o->turn = r + 1) send_part(o, r, part, out);
@@ -235,7 +237,8 @@ static void apply_part(struct echi_owner *o, int part, struct echi_actions *out)
     }
     struct echi_task *t = echi_owner_apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, &o->round.first, o->round.size, o->round.size,
                                            o->round.next, out);
-    t->first = first;
+    t->first = first || o->takeover.again;
+    o->takeover.again = false;
     t->summed = echi_part_in(&o->round.summed, part);
     take_part(o, part, t);
     echi_part_add(&o->round.given, part);
@@ -265,6 +268,8 @@ static void end_round(struct echi_owner *o, int64_t now, struct echi_actions *ou
     o->current = o->round.next;
     o->version++;
     o->samples += o->round.size;
+    o->takeover.size = o->round.size;
+    o->takeover.reopened = false;
     if (o->round.again) forget_the_lost(o);
     o->round.again = false;
     o->round.size = 0;
@@ -286,4 +291,41 @@ void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, stru
     if (++o->answers.parts < o->parts) return;
     echi_rounds_answer(o, out);   /* so that who can be sent this round is among those that it goes to */
     end_round(o, e->now, out);
+}
+
+/* ---- takeover ---- */
+
+void echi_rounds_anew(struct echi_owner *o) {
+    const bool under_way = o->round.next != ECHI_NONE;
+    memset(o->push, 0, plan_of(o)->world * sizeof o->push[0]);
+    memset(o->in_round, 0, plan_of(o)->world * sizeof o->in_round[0]);
+    memset(o->round.come, 0, sizeof o->round.come);
+    o->round.summed = (struct echi_part_set){{0}};
+    o->queued = 0;
+    o->round_in = 0;
+    o->round_count = 0;
+    o->round.covered = 0;
+    o->answers.to = (struct echi_ranks){{0}};
+    o->answers.trickles = 0;
+    o->sends = 0;   /* answers that were not sent to their end */
+    /* What is applied is not waited for: only when all pushes are whole the round may end. */
+    o->round.again = under_way;
+    if (under_way) return;
+    o->round.size = 0;
+    o->answers.parts = 0;
+}
+
+void echi_rounds_reopen(struct echi_owner *o, const struct echi_part_set *own) {
+    const uint8_t to = echi_owner_free_snapshot(o);
+    o->round.next = o->current;
+    o->current = to;
+    o->version--;
+    o->samples -= o->takeover.size;
+    o->round.size = o->takeover.size;
+    o->round.given = *own;
+    begin_answers(o, o->round.next);
+    o->answers.done = *own;
+    for (int part = 0; part < o->end; part++) o->answers.parts += echi_part_in(own, part);
+    o->round.again = true;
+    o->takeover.reopened = true;
 }

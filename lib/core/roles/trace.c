@@ -213,6 +213,7 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
         break;
     case ECHI_EVENT_FAILED: echi_put16(w, (uint16_t)e->status); /* fall through */
     case ECHI_EVENT_BROKE: put_text(w, e->text); break;
+    case ECHI_EVENT_TAKEOVER:
     case ECHI_EVENT_MOVED: w->ok = false; break;   /* no driver's */
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
     case ECHI_EVENT_SENT:
@@ -286,7 +287,10 @@ static void put_action(struct echi_writer *w, const struct echi_action *a, const
         echi_put16(w, a->to);
         echi_put8(w, a->kind);
         put_slot(w, a->slot);
-        if (a->type == ECHI_ACTION_POST) break;
+        if (a->type == ECHI_ACTION_POST) {
+            echi_put16(w, a->only);
+            break;
+        }
         length = begin_counted(w);
         advance(w, echi_msg_encode(&a->msg, w->at, room(w)));
         end_counted(w, length);
@@ -346,7 +350,10 @@ bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *ou
         a->kind = echi_get8(r);
         a->slot = get_slot(r);
         if (a->kind >= ECHI_KINDS) r->ok = false;
-        if (a->type == ECHI_ACTION_POST) break;
+        if (a->type == ECHI_ACTION_POST) {
+            a->only = echi_get16(r);
+            break;
+        }
         out->meta = get_counted(r, &out->meta_len);
         if (r->ok && !echi_msg_decode(a->kind, out->meta, out->meta_len, &a->msg)) r->ok = false;
         break;

@@ -24,6 +24,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->by_part = echi_plan_rounds_by_part(&setup->plan) && setup->norms == 0 && !setup->whole_steps;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
+    echi_worker_begin_shards(w);
 }
 
 static bool coded(const struct echi_worker *w) { return w->setup->plan.codec != ECHI_CODEC_DENSE; }
@@ -102,6 +103,7 @@ static void forward(struct echi_worker *w, struct echi_strand *s, int64_t now, s
     t->from = s->gone;
     if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
     else code(w, t);
+    w->takeover.gradients = false;
     enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
 }
 
@@ -188,9 +190,11 @@ static void go_early(struct echi_worker *w, int64_t now, struct echi_actions *ou
     s->early = false;
     enter(w, s, ECHI_STRAND_IDLE);
 }
+static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out);
 
 /* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
 static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
+    if (w->takeover.still) return;
     go_on(w, now, out);
     go_early(w, now, out);
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
@@ -200,8 +204,11 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     const int lease = may_begin(w, s->version);
     if (lease < 0) return begin_early(w, s, now, out);
     if (s->sending > 0) return;
+    const bool again = echi_worker_has_gradients(w, &w->lease[lease]);
     begin_step(w, s, lease, s->weights);
-    forward(w, s, now, out);
+    if (!again) return forward(w, s, now, out);
+    memset(s->ready, true, sizeof s->ready);
+    push_ready(w, s, true, now, out);
 }
 
 static bool begun(const struct echi_strand *s) { return s->phase >= ECHI_STRAND_FORWARD; }
@@ -254,7 +261,7 @@ static int last_part(const struct echi_worker *w, const struct echi_lease *l) {
  * while a step of it is still computed. What a shard has is not sent there again. */
 static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out) {
     const int last = last_part(w, &s->lease);
-    if (s->abandoned) return;
+    if (s->abandoned || w->takeover.still) return;
     while (s->next_part >= 0 && (done || s->next_part > last) && next_is_ready(w, s)) {
         if (!is_wanted(w, &s->lease, s->next_part)) {
             s->next_part--;
@@ -293,6 +300,7 @@ static void hand_back(const struct echi_lease *l, struct echi_actions *out) {
 
 static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_lease *l = &e->msg->lease;
+    if (e->from == 0 && (w->takeover.still || (w->setup->plan.shards && e->msg->members < w->joined))) return;   /* of before a takeover */
     if (e->from == 0 && l->owner < w->setup->plan.world && w->setup->plan.lost[l->owner]) return;   /* dealt before it was lost */
     const bool earlier = e->msg->members < w->joined;   /* dealt before this worker was moved */
     if (e->from != 0 || w->n_leases == ECHI_LEASES_HELD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan) ||
@@ -311,7 +319,8 @@ static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct ech
     const struct echi_slot place = {coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot};
     w->posted[slot] = owner;
     echi_act_post(out, owner, ECHI_KIND_WEIGHTS, place);
-    for (int k = 1; k < p->shards; k++) echi_act_post(out, p->shard_owner[k], ECHI_KIND_WEIGHTS, place);
+    for (int k = 1; k < p->shards; k++)
+        if (echi_plan_leads_shard(p, 0, k)) echi_act_post(out, p->shard_owner[k], ECHI_KIND_WEIGHTS, place);
 }
 
 /* The step that was begun for an owner that is lost is over. */
@@ -338,6 +347,7 @@ static void take_weights(struct echi_worker *w, uint64_t version, uint64_t sampl
     s->weights = slot;
     s->version = version;
     s->samples = samples;
+    w->takeover.has = true;
     if (!s->early) enter(w, s, ECHI_STRAND_IDLE);
     s->early = false;
     if (coded(w)) w->spare |= (uint8_t)(1u << before);
@@ -374,9 +384,10 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     struct echi_coming *c = &w->coming[place];
-    const int shard = echi_plan_shard_owned(&w->setup->plan, e->from);
+    const struct echi_plan *p = &w->setup->plan;
+    const int shard = echi_plan_shard_owned(p, e->from);
     const bool same = m->version == c->version && m->samples == c->samples && m->members == c->members;
-    const bool one = m->part < w->weight_parts && (coded(w) || w->setup->plan.parts.part[m->part].shard == shard);
+    const bool one = m->part < w->weight_parts && (coded(w) || echi_plan_owns_part(p, e->from, m->part));
     if (shard < 0 || !one || echi_part_in(&c->here, m->part) || (c->in > 0 && !same)) {
         echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is not one of those before it: do all run the same version?");
         return false;
@@ -395,7 +406,7 @@ bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi
 /* May weights come from there into a place that was posted for an owner? */
 static bool posted_for(const struct echi_worker *w, uint16_t owner, int from) {
     const struct echi_plan *p = &w->setup->plan;
-    return owner == from || (p->shards && owner != ECHI_NO_RANK && echi_plan_shard_owned(p, from) > 0);
+    return owner == from || (p->shards && owner != ECHI_NO_RANK && echi_plan_shard_owned(p, from) >= 0);
 }
 
 /* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
@@ -405,7 +416,7 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
         return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     const uint8_t slot = (uint8_t)e->slot.index;
     const uint16_t owner = w->posted[slot];
-    if (!echi_worker_has_weights(w, slot, e, out)) return;
+    if (echi_worker_passes_over(w, slot, e, out) || !echi_worker_has_weights(w, slot, e, out)) return;
     if (owner != w->owner || m->members != w->joined) return post(w, slot, owner, out);
     if (!coded(w)) {
         w->posted[slot] = ECHI_NO_RANK;
@@ -485,7 +496,8 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     if ((e->task->kind == ECHI_TASK_FORWARD || e->task->until > 0) && s->abandoned) return over(w, s);
     if (e->task->until > 0) {
         s->gone = e->task->until;
-        return enter(w, s, ECHI_STRAND_WAITS_PART);
+        enter(w, s, ECHI_STRAND_WAITS_PART);
+        return echi_worker_drops_forward(w, out);
     }
     const bool has_loss = e->task->kind == ECHI_TASK_STEP && (!exchanges(w, s) || s->part == w->setup->norms);
     if (has_loss) {
@@ -506,6 +518,8 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
+    w->takeover.gradients = e->task->kind == ECHI_TASK_STEP;
+    w->takeover.of = s->lease;
     push_ready(w, s, true, e->now, out);
     /* Where rounds are waited for, another lease of this round may come: its weights are those that are here. */
     enter(w, s, w->policy->rounds ? ECHI_STRAND_IDLE : ECHI_STRAND_WAITS_WEIGHTS);
@@ -548,6 +562,7 @@ static void on_moved(struct echi_worker *w, const struct echi_event *e, struct e
 /* Places that were posted for a lost node are free, and what is in flight for it goes no further. */
 static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
+    if (p->shards) return echi_worker_stop(w, e, out);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         if (w->posted[i] != e->from) continue;
         w->posted[i] = ECHI_NO_RANK;
@@ -623,6 +638,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
         break;
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
+    case ECHI_EVENT_TAKEOVER: echi_worker_takeover(w, e, out); break;
     case ECHI_EVENT_GRADIENT: {
         struct echi_strand *s = &w->strand[e->task->strand];
         s->ready[e->layer] = true;
@@ -635,6 +651,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     if (w->arriving) arrive(w, out);
     decode(w, out);
     begin(w, e->now, out);
+    echi_worker_stands(w, out);
 }
 
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out) {

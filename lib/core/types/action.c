@@ -33,32 +33,49 @@ void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, stru
     a->slot = slot;
 }
 
+void echi_act_post_part(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot, int part) {
+    echi_act_post(out, from, kind, slot);
+    out->list[out->count - 1].only = (uint16_t)(1 + part);
+}
+
 static bool by_part(const struct echi_setup *s, enum echi_kind kind) {
     return kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && s->plan.codec == ECHI_CODEC_DENSE);
 }
 
-/* The i-th of this shard's parts in front of the cut, counted from the first on; -1: there are fewer. */
-static int part_of(const struct echi_setup *s, int shard, int i) {
+/* The i-th of this owner's parts in front of the cut, counted from the first on; -1: there are fewer. */
+static int part_of(const struct echi_setup *s, int owner, int i) {
     const int end = echi_parts_before(&s->plan.parts, s->cut);
     for (int part = 0; part < end; part++)
-        if (s->plan.parts.part[part].shard == shard && i-- == 0) return part;
+        if (echi_plan_owns_part(&s->plan, owner, part) && i-- == 0) return part;
     return -1;
 }
 
 int echi_post_parts(const struct echi_setup *s, enum echi_kind kind, int owner) {
-    const int shard = echi_plan_shard_owned(&s->plan, owner), end = echi_parts_before(&s->plan.parts, s->cut);
+    const int end = echi_parts_before(&s->plan.parts, s->cut);
     int count = 0;
     if (!by_part(s, kind)) return 1;
-    for (int part = 0; part < end; part++) count += s->plan.parts.part[part].shard == shard;
+    for (int part = 0; part < end; part++) count += echi_plan_owns_part(&s->plan, owner, part);
     return count;
 }
 
 int echi_post_part(const struct echi_setup *s, enum echi_kind kind, int owner, int i) {
     if (!by_part(s, kind)) return i == 0 ? 0 : -1;
-    return part_of(s, echi_plan_shard_owned(&s->plan, owner), kind == ECHI_KIND_PUSH ? echi_post_parts(s, kind, owner) - 1 - i : i);
+    return part_of(s, owner, kind == ECHI_KIND_PUSH ? echi_post_parts(s, kind, owner) - 1 - i : i);
 }
 
 int echi_post_owner(enum echi_kind kind, int rank, int from) { return kind == ECHI_KIND_WEIGHTS ? from : rank; }
+
+static int owner_of_post(const struct echi_setup *s, const struct echi_action *a) {
+    return echi_post_owner((enum echi_kind)a->kind, s->rank, a->to);
+}
+
+int echi_posts(const struct echi_setup *s, const struct echi_action *a) {
+    return a->only ? 1 : echi_post_parts(s, (enum echi_kind)a->kind, owner_of_post(s, a));
+}
+
+int echi_posts_part(const struct echi_setup *s, const struct echi_action *a, int i) {
+    return a->only ? a->only - 1 : echi_post_part(s, (enum echi_kind)a->kind, owner_of_post(s, a), i);
+}
 
 void echi_act_fault(struct echi_actions *out, ech_status status, const char *text) {
     struct echi_action *a = echi_act(out, ECHI_ACTION_FAULT);

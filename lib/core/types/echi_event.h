@@ -32,6 +32,8 @@ enum echi_event_type {
     ECHI_EVENT_STOP,       /* node: its user wants it to leave, or (flag) the run to end; coordinator: an orderly end */
     ECHI_EVENT_MOVED,      /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already. From the
                               node role only */
+    ECHI_EVENT_TAKEOVER,   /* shards of lost owners have new ones, by the coordinator's word in `msg`; the plan says so already. From the
+                              node role only */
     ECHI_EVENT_TIME,       /* coordinator: the time that it waits for (`wake_at`) has come */
     /* Of the driver, to the node role. The first three answer actions. */
     ECHI_EVENT_MEASURED,   /* MEASURE: the step times are there */
@@ -45,7 +47,7 @@ struct echi_event {
     uint16_t from;
     uint8_t kind;                           /* SENT */
     int64_t now;                            /* ns */
-    const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED */
+    const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED, TAKEOVER */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
     struct echi_slot slot;
     int layer;
@@ -78,6 +80,7 @@ enum echi_action_type {
 struct echi_action {
     uint8_t type, kind;
     uint16_t to;
+    uint16_t only;                /* POST of a kind that comes by part: for this one alone, counted from 1; 0: for all of them */
     struct echi_slot slot;
     union {
         struct echi_msg msg;      /* SEND, FAULT, LEAVE */
@@ -101,6 +104,10 @@ int echi_post_parts(const struct echi_setup *setup, enum echi_kind kind, int own
 int echi_post_part(const struct echi_setup *setup, enum echi_kind kind, int owner, int i);
 /* Whose parts a POST of this kind by `rank`, for messages from `from`, has places for. */
 int echi_post_owner(enum echi_kind kind, int rank, int from);
+/* So many places this POST of the setup's rank makes, and the i-th is for this part. */
+int echi_posts(const struct echi_setup *setup, const struct echi_action *post);
+int echi_posts_part(const struct echi_setup *setup, const struct echi_action *post, int i);
 void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot);
+void echi_act_post_part(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot, int part);
 void echi_act_fault(struct echi_actions *out, ech_status status, const char *text);
 #endif

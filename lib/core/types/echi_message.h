@@ -44,7 +44,12 @@
     X(REGROUP, "regroup", 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */       \
     X(NORM, "norm", 1)             /* worker -> owner: what a batch-norm sums over the samples of its lease */       \
     X(NORM_ALL, "norm_all", 1)     /* owner -> worker: the same of all leases that are computed together */         \
-    X(PROBE, "probe", 0)           /* node -> node: what is sent to measure their link (drive/live/echi_links.h) */
+    X(PROBE, "probe", 0)           /* node -> node: what is sent to measure their link (drive/live/echi_links.h) */ \
+    X(STANDS, "stands", 0)         /* worker, owner -> coordinator: an owner of a shard is lost, and I have stopped at this version; \
+                                         enum echi_stands. worker: the gradients of this lease are still here */ \
+    X(TAKEOVER, "takeover", 0)     /* coordinator -> node: the shards of lost owners have others, which begin at `version`; the \
+                                         ranks with a mark have that whole. Answer READY */                          \
+    X(RESUME, "resume", 0)         /* worker -> owner: I know of the takeover, and have these weights (flag: none) */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, payload) ECHI_KIND_##name,
@@ -90,6 +95,9 @@ struct echi_marks { const uint8_t *at; int count; };
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room);
 void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /* 0 where there is none; ranks beyond are left out */
 
+/* STANDS: what a worker or an owner has stopped at; of either also that it has not all of the weights of that version; of an owner that it has taken over. */
+enum echi_stands { ECHI_STANDS_AT, ECHI_STANDS_WITHOUT, ECHI_STANDS_TAKEN };
+
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
@@ -99,7 +107,8 @@ struct echi_msg {
                                        backward */
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
-    uint16_t part;                  /* PUSH, WEIGHTS: the one that it carries, of the plan's table */
+    uint16_t part;                  /* PUSH, WEIGHTS: the one that it carries, of the plan's table; RESUME to the own node's owner: the
+                                       index of the WORKER_WEIGHTS slot that it computes on */
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many; PARAMS, ASK: since the run began or was resumed */
@@ -109,7 +118,8 @@ struct echi_msg {
     uint64_t compute, exchange;     /* PUSH (of the last part to leave), APPLIED: ns that the worker computed since its push before,
                                        and the rest of that time, in APPLIED without what its owner took to apply and to answer */
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
-                                       and each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
+                                       and each move, 0 until the first; STANDS, TAKEOVER, RESUME. ENTER, PUSH, WEIGHTS: that at which the
+                                       worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END; LOST: the reason */
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */

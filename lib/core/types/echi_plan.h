@@ -57,7 +57,7 @@ struct echi_plan {
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
                                              not; BSP: 0 */
     uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
-    uint16_t shard_owner[ECHI_SHARDS_MAX];   /* their ranks, each once; [0]: owner_of[0]. Beyond `shards` 0 */
+    uint16_t shard_owner[ECHI_SHARDS_MAX];   /* their ranks, each once until one is lost; [0]: owner_of[0]. Beyond `shards` 0 */
     struct echi_parts parts;              /* of the model's parameters; none: the default ones are still to be made (planner/parts.c) */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
@@ -74,7 +74,7 @@ int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones
  * has none: no states are sent there, and nobody waits for it; what it once changed is in all others' weights. */
 int echi_plan_reserve(const struct echi_plan *plan);
 /* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk but the reserve's, which may have
- * slept through what the others did, the last worker. */
+ * slept through what the others did, the last worker; an owner of a shard, unless echi_plan_outlives_owners. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
 /* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster; not the
  * reserve. */
@@ -87,7 +87,7 @@ int echi_plan_first_group(const struct echi_plan *plan);
 bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
 /* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
 void echi_plan_move(struct echi_plan *plan, int rank, int group);
-/* What a LOST or REGROUP word says, done to the plan. */
+/* What a LOST, REGROUP or TAKEOVER word says, done to the plan. */
 struct echi_msg;
 void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
 /* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
@@ -125,6 +125,17 @@ uint64_t echi_plan_all_shards(const struct echi_plan *plan);   /* a bit each */
 int echi_plan_shard_owner(const struct echi_plan *plan, int group, int shard);
 int echi_plan_part_owner(const struct echi_plan *plan, int group, int part);
 int echi_plan_shard_owned(const struct echi_plan *plan, int rank);
+/* After the loss of another owner a rank may own several, of which the above is the first: all of them, a bit each; whether it owns a
+ * part; and whether this shard is the first of those that its owner has, so that one goes through owners by shards. */
+uint64_t echi_plan_shards_of(const struct echi_plan *plan, int rank);
+bool echi_plan_owns_part(const struct echi_plan *plan, int rank, int part);
+bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard);
+/* Takeover (PROTOCOL.md). May owners of shards be lost? Where rank 0, which is never lost, computes and owns a shard, and nothing but the
+ * parts has to be taken over. Then: has a shard lost its owner? */
+bool echi_plan_outlives_owners(const struct echi_plan *plan);
+bool echi_plan_orphaned(const struct echi_plan *plan);
+/* Each shard of a lost owner goes to the one of the living owners with a mark that has the fewest parameters; returns these shards. */
+uint64_t echi_plan_take_over(struct echi_plan *plan, const uint32_t *mark);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
     (193 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */

@@ -59,6 +59,8 @@ enum echi_task_kind {
     ECHI_TASK_ENCODE,     /* `weights` (of an owner, or its state) -> `coded`, against `state`, what is known of them; others wait for it */
     ECHI_TASK_DECODE,     /* `coded` -> into `state`; the whole of it also -> weights_out */
     ECHI_TASK_REFRESH,    /* weights from w0 and the states as they are now */
+    ECHI_TASK_TAKE,       /* takeover: the part `only` of `weights`, a worker's, -> weights_out, and its momentum begins at zero; without
+                             `weights` all of the owner's memory does */
     ECHI_TASK_STATE,      /* state_out = weights - w0: of an owner that was alone, and kept no state */
     ECHI_TASK_BACKWARD,   /* trunk, from the gradient of the activations */
     ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */

@@ -52,6 +52,7 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
     if (rank == 0 || (plan->separated && plan->head == rank)) return false;
+    if (echi_plan_outlives_owners(plan)) return true;   /* rank 0 is left, a worker and an owner */
     int owners = 0;
     const int owned = echi_plan_group_owned(plan, rank);
     for (int g = 0; g < plan->n_groups - plan->reserve; g++) owners += g != owned && echi_plan_group_lives(plan, g);
@@ -77,6 +78,7 @@ static void join(struct echi_plan *plan, int rank, int group) {
 
 void echi_plan_lose(struct echi_plan *plan, int rank) {
     plan->lost[rank] = 1;
+    if (plan->shards) return;   /* its shards go to others later (echi_plan_take_over) */
     const int group = echi_plan_group_owned(plan, rank);
     if (group < 0) return;
     const int to = nearest(plan, group);
@@ -95,7 +97,11 @@ void echi_plan_move(struct echi_plan *plan, int rank, int group) {
 }
 
 void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg) {
-    if (msg->kind == ECHI_KIND_REGROUP) echi_plan_move(plan, msg->peer, msg->group);
+    uint32_t mark[ECHI_WORLD_MAX];
+    if (msg->kind == ECHI_KIND_TAKEOVER) {
+        echi_marks_get(msg->marks, mark, plan->world);
+        echi_plan_take_over(plan, mark);
+    } else if (msg->kind == ECHI_KIND_REGROUP) echi_plan_move(plan, msg->peer, msg->group);
     else echi_plan_lose(plan, msg->peer);
 }
 

@@ -59,6 +59,9 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
     [ECHI_KIND_NORM] = F_LEASE | F_LAYER | F_FLAG,
     [ECHI_KIND_NORM_ALL] = F_LEASE | F_LAYER | F_FLAG | F_SAMPLES,
+    [ECHI_KIND_STANDS] = F_LEASE | F_FLAG | F_VERSION | F_MEMBERS,
+    [ECHI_KIND_TAKEOVER] = F_VERSION | F_MEMBERS | F_MARKS,
+    [ECHI_KIND_RESUME] = F_PART | F_FLAG | F_VERSION | F_MEMBERS,
 };
 
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }

@@ -14,6 +14,57 @@ int echi_plan_part_owner(const struct echi_plan *plan, int group, int part) {
     return echi_plan_shard_owner(plan, group, plan->parts.part[part].shard);
 }
 
+bool echi_plan_owns_part(const struct echi_plan *plan, int rank, int part) {
+    return plan->shards ? plan->shard_owner[plan->parts.part[part].shard] == rank : echi_plan_shard_owned(plan, rank) >= 0;
+}
+
+uint64_t echi_plan_shards_of(const struct echi_plan *plan, int rank) {
+    if (plan->shards == 0) return echi_plan_shard_owned(plan, rank) >= 0;
+    uint64_t shards = 0;
+    for (int k = 0; k < plan->shards; k++) shards |= (uint64_t)(plan->shard_owner[k] == rank) << k;
+    return shards;
+}
+
+bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard) {
+    return echi_plan_shard_owned(plan, echi_plan_shard_owner(plan, group, shard)) == shard;
+}
+
+bool echi_plan_outlives_owners(const struct echi_plan *plan) {
+    int workers = 0;
+    for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;
+    return plan->shards && !plan->separated && !plan->sync_norm && !plan->deterministic && workers > 1 &&
+           plan->group_of[0] != ECHI_NONE && echi_plan_shard_owned(plan, 0) >= 0;
+}
+
+bool echi_plan_orphaned(const struct echi_plan *plan) {
+    for (int k = 0; k < plan->shards; k++)
+        if (plan->lost[plan->shard_owner[k]]) return echi_plan_outlives_owners(plan);
+    return false;
+}
+
+static uint64_t params_of(const struct echi_plan *plan, int rank) {
+    uint64_t count = 0;
+    for (int i = 0; i < plan->parts.count; i++) count += echi_plan_owns_part(plan, rank, i) ? plan->parts.part[i].count : 0;
+    return count;
+}
+
+uint64_t echi_plan_take_over(struct echi_plan *plan, const uint32_t *mark) {
+    uint64_t taken = 0;
+    for (int k = 0; k < plan->shards; k++) {
+        if (!plan->lost[plan->shard_owner[k]]) continue;
+        int to = -1;
+        for (int r = 0; r < plan->world; r++) {
+            if (plan->lost[r] || mark[r] == 0 || echi_plan_shard_owned(plan, r) < 0) continue;
+            if (to < 0 || params_of(plan, r) < params_of(plan, to)) to = r;
+        }
+        if (to < 0) continue;
+        plan->shard_owner[k] = (uint16_t)to;
+        taken |= 1ull << k;
+    }
+    if (plan->shards) plan->owner_of[0] = plan->shard_owner[0];
+    return taken;
+}
+
 int echi_plan_shard_owned(const struct echi_plan *plan, int rank) {
     for (int g = 0; g < plan->n_groups; g++)
         if (plan->owner_of[g] == rank) return 0;

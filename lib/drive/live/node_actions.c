@@ -164,10 +164,8 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
         [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
     };
     const bool of_head = a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM;
-    const enum echi_kind kind = (enum echi_kind)a->kind;
-    const int owner = echi_post_owner(kind, n->rank, a->to);
-    for (int i = 0; i < echi_post_parts(&n->setup, kind, owner); i++) {
-        m.part = (uint16_t)echi_post_part(&n->setup, kind, owner, i);
+    for (int i = 0; i < echi_posts(&n->setup, a); i++) {
+        m.part = (uint16_t)echi_posts_part(&n->setup, a, i);
         echi_node_extent(n, a->kind, &m, of_head, &at, &len);
         post_named(n, a, (enum echi_role)role[a->slot.kind], echi_msg_name(&m), at, len);
     }

@@ -368,6 +368,11 @@ static void malformed(struct echi_node *n, const struct echi_net_event *e) {
 static void log_change(struct echi_node *n, const struct echi_msg *m) {
     if (!n->role.coordinator) return;
     if (m->kind == ECHI_KIND_REGROUP) echi_move_log(n->c->config, n->role.coordinator, m);
+    if (m->kind == ECHI_KIND_TAKEOVER)
+        echi_config_log(n->c->config, ECH_LOG_WARN,
+                        "the parameters of lost owners have other owners, from round %llu on; so far the momentum of %llu parameters "
+                        "began anew",
+                        (unsigned long long)m->version, (unsigned long long)n->role.coordinator->takeover.params);
     if (m->kind == ECHI_KIND_LOST && !m->group)
         echi_config_log(n->c->config, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again",
                         m->peer, m->text[0] ? m->text : "nothing was heard of it");

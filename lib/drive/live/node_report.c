@@ -100,6 +100,7 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->residuals_lost = plan && plan->codec != ECHI_CODEC_DENSE ? lost_workers(c, plan) : 0;
+    r->momentum_lost = c->takeover.params;
     r->leases_dropped = c->dropped_leases;
     r->samples_dropped = c->dropped_samples;
     fill_choice(&c->choice, r);

@@ -253,7 +253,8 @@ const char *echi_tell_work(const struct echi_node *n, const struct echi_lane_vie
         [ECHI_TASK_HEAD] = "the head", [ECHI_TASK_HEAD_APPLY] = "the head's update", [ECHI_TASK_NORM] = "a batch-norm's sums",
         [ECHI_TASK_ADD] = "the sum of a round", [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_ENCODE] = "coding weights",
         [ECHI_TASK_DECODE] = "decoding weights", [ECHI_TASK_REFRESH] = "weights from states",
-        [ECHI_TASK_STATE] = "a state from weights", [ECHI_TASK_BACKWARD] = "a trunk backward", [ECHI_TASK_STEP] = "a whole step",
+        [ECHI_TASK_STATE] = "a state from weights", [ECHI_TASK_TAKE] = "taking over a part",
+        [ECHI_TASK_BACKWARD] = "a trunk backward", [ECHI_TASK_STEP] = "a whole step",
         [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy", [ECHI_TASK_LOCAL_APPLY] = "a step's update",
         [ECHI_TASK_LOCAL_DELTA] = "a round's change", [ECHI_TASK_LOCAL_JOIN] = "taking a round's weights in"};
     if (n->measuring && !n->c->user) return "measuring step times";

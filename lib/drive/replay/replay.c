@@ -106,6 +106,7 @@ static bool names_slots(const struct echi_task *t) {
     case ECHI_TASK_ENCODE: return weights && state && coded;
     case ECHI_TASK_DECODE: return state && coded;
     case ECHI_TASK_REFRESH: return out && state;
+    case ECHI_TASK_TAKE: return weights == out && weights == (t->only > 0);
     case ECHI_TASK_STATE: return weights && t->state_out.kind;
     case ECHI_TASK_BACKWARD: return weights && grads && act && state == coded;
     case ECHI_TASK_STEP: return weights && (grads || t->until > 0) && state == coded;
@@ -132,8 +133,8 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
         return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, a->kind, a->slot), 1);
     case ECHI_ACTION_POST:
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to receive into", false;
-        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot),
-                   echi_post_parts(&s->setup, (enum echi_kind)a->kind, echi_post_owner((enum echi_kind)a->kind, s->setup.rank, a->to)));
+        if (a->only > s->setup.plan.parts.count) return *why = "it is for a part that the plan does not have", false;
+        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), echi_posts(&s->setup, a));
     case ECHI_ACTION_COMPUTE:
         if (a->task.until > s->setup.cut || (a->task.until > 0 && a->task.from >= a->task.until) || a->task.from > s->setup.cut)
             return *why = "it is about layers that the plan does not have", false;
@@ -182,6 +183,7 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     case ECHI_EVENT_STOP:
     case ECHI_EVENT_BROKE:
     case ECHI_EVENT_FAILED:
+    case ECHI_EVENT_TAKEOVER:
     case ECHI_EVENT_MOVED: break;
     }
     return NULL;

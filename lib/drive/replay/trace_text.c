@@ -13,6 +13,7 @@ static const char *const task_names[ECHI_TASKS] = {
     [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
     [ECHI_TASK_APPLY] = "apply",
     [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state",
+    [ECHI_TASK_TAKE] = "take",
     [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
     [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
     [ECHI_TASK_LOCAL_APPLY] = "own step", [ECHI_TASK_LOCAL_DELTA] = "own change", [ECHI_TASK_LOCAL_JOIN] = "own weights on new ones",
@@ -123,6 +124,7 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
     case ECHI_EVENT_HELD: echi_print(&l, "no task runs"); break;
     case ECHI_EVENT_TIME: echi_print(&l, "the time has come"); break;
     case ECHI_EVENT_STOP: echi_print(&l, e->flag ? "the user wants the run to end" : "the user wants to leave"); break;
+    case ECHI_EVENT_TAKEOVER:
     case ECHI_EVENT_MOVED: break;   /* within a node */
     }
 }
@@ -138,6 +140,7 @@ void echi_action_text(const struct echi_traced_action *t, char *buf, size_t cap)
         break;
     case ECHI_ACTION_POST:
         echi_print(&l, "take the next %s of rank %d", echi_kind_name(a->kind), a->to);
+        if (a->only) echi_print(&l, ", part %d,", a->only - 1);
         add_slot(&l, " into ", a->slot);
         break;
     case ECHI_ACTION_COMPUTE:

@@ -173,6 +173,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     case ECHI_TASK_ENCODE: return coding(s, rank, t->ratio);
     case ECHI_TASK_DECODE: return reading_state(s, rank, t);
     case ECHI_TASK_REFRESH: return summing(s, rank, t);
+    case ECHI_TASK_TAKE: return p->add * of_task(s, rank, t);
     case ECHI_TASK_STATE: return p->refresh * 2 * parameters(s, rank, false);
     case ECHI_TASK_BACKWARD:
         return (echi_times_trunk(&p->times, t->lease.n) - echi_times_forward(&p->times, t->lease.n)) * n->factor[t->strand] +
