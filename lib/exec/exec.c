@@ -634,8 +634,8 @@ static ech_status take_state(struct echi_exec *x, const struct echi_task *task, 
     return echi_add(x->device, state, slot(x, task->weights), at, count, err);
 }
 
-/* A part of a lost owner, from a worker's weights; its momentum begins at zero. Adam's two moments, and what they weigh, which is one for all
- * parts, begin anew together: a task without weights. */
+/* A part of a lost owner, from a worker's weights; its momentum begins at zero. Adam's two moments, and what they weigh, which is one for
+ * all parts, begin anew together: a task without weights. */
 static ech_status take_over(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
     struct echi_buffer *memory = x->slot[ECHI_SLOT_OWNER_MOMENTUM][0];

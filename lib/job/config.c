@@ -174,8 +174,8 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(measure, "measure", "SECONDS", "0.4", REAL, 0.001, 60, no_word, NULL,                                                    \
       "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")               \
     X(shards, "shards", "N|RANKS", "auto", TEXT, 0, 0, no_word, shards_fit,                                                    \
-      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: one owns all. Where rank 0 is "    \
-      "one of them and trains, the others may be lost")
+      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: one owns all. Where rank 0 " \
+      "is one of them and trains, the others may be lost")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \

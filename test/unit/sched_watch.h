@@ -927,6 +927,7 @@ static void watch_takeover(struct sim *s) {
     }
     take_off(s, version, off);
     if (found) alone_anew(s, version, words_of(s, taken));
+    else memcpy(s->alone_velocity, place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity);   /* of what all were fed */
     note_least(s);
     s->takeovers++;
     if (s->counts) s->counts->takeovers++;

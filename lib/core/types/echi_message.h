@@ -95,7 +95,8 @@ struct echi_marks { const uint8_t *at; int count; };
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room);
 void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /* 0 where there is none; ranks beyond are left out */
 
-/* STANDS: what a worker or an owner has stopped at; of either also that it has not all of the weights of that version; of an owner that it has taken over. */
+/* STANDS: what a worker or an owner has stopped at; of either also that it has not all of the weights of that version; of an owner that
+ * it has taken over. */
 enum echi_stands { ECHI_STANDS_AT, ECHI_STANDS_WITHOUT, ECHI_STANDS_TAKEN };
 
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
