@@ -866,6 +866,7 @@ static void post_push(int at, int from, int parts) {
     const struct echi_action post = {.type = ECHI_ACTION_POST, .to = (uint16_t)from, .kind = ECHI_KIND_PUSH,
                                      .slot = {ECHI_SLOT_OWNER_GRADS, (uint16_t)from}};
     bare->node[at].setup.plan.parts = (struct echi_parts){.count = (uint16_t)parts};   /* of one layer */
+    bare->node[at].setup.rank = at;
     bare->node[at].setup.cut = 1;
     bare->node[at].setup.plan.n_groups = 1;
     bare->node[at].setup.plan.owner_of[0] = (uint16_t)at;
