@@ -26,21 +26,24 @@ static void classes_in_their_order(void **state) {
     for (int kind = ECHI_KINDS; kind < 256; kind++) assert_int_equal(of(kind), ECHI_PRIORITIES - 1);
 }
 
-/* Forward needs part 0 first: of weights, and of the gradients that the next weights are made of. All of the one go before all of the
- * other; a part that no plan has is no more urgent than the last. */
+/* Forward needs part 0 first: of weights, and of the gradients that the next weights are made of. A part's weights go before its
+ * gradients, and before those of a part a quarter as far on; gradients of the first go before late weights. A part that no plan has is no
+ * more urgent than the last. */
+static int of_part(int kind, int part) { return echi_msg_priority(&(struct echi_msg){.kind = (uint8_t)kind, .part = (uint16_t)part}); }
+
 static void first_parts_first(void **state) {
     static const int kinds[] = {ECHI_KIND_WEIGHTS, ECHI_KIND_PUSH};
     (void)state;
     for (int k = 0; k < 2; k++) {
-        struct echi_msg m = {.kind = (uint8_t)kinds[k]};
-        const int first = echi_msg_priority(&m);
         for (int part = 1; part < ECHI_PARTS_MAX; part++) {
-            m.part = (uint16_t)part;
-            assert_int_equal(echi_msg_priority(&m), first + part);
+            assert_true(of_part(kinds[k], part) >= of_part(kinds[k], part - 1) + k);
+            assert_true(of_part(ECHI_KIND_WEIGHTS, part) < of_part(ECHI_KIND_PUSH, part));
+            assert_true(of_part(ECHI_KIND_WEIGHTS, part) < of_part(ECHI_KIND_PUSH, (part + 3) / 4));
+            if (part >= 8) assert_true(of_part(ECHI_KIND_PUSH, part / 4 - 1) < of_part(ECHI_KIND_WEIGHTS, part));
         }
-        m.part = 60000;
-        assert_int_equal(echi_msg_priority(&m), first + ECHI_PARTS_MAX - 1);
-        assert_true(echi_msg_priority(&m) < of(k ? ECHI_KIND_STATE : ECHI_KIND_PUSH));
+        assert_int_equal(of_part(kinds[k], 60000), of_part(kinds[k], ECHI_PARTS_MAX - 1));
+        assert_true(of_part(kinds[k], 60000) < of(ECHI_KIND_STATE));
+        assert_true(of_part(kinds[k], 0) > of(ECHI_KIND_ACT));
     }
 }
 
