@@ -14,16 +14,26 @@
 #define SUSPECTS 5
 #define LEFT_OUT_MOST 4
 
-static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
-                                          struct echi_choice_work *work) {
+static struct echi_candidate scored(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
+                                    struct echi_choice_work *work) {
     struct echi_prediction p;
-    echi_predict(plan, times, load, 0, &work->predict, &p);
+    echi_predict(plan, times, &w->load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
-    c.head_apart = echi_price_apart(load, plan->separated);
+    c.head_apart = echi_price_apart(&w->load, plan->separated);
     c.price = echi_price(c.head_apart, p.behind);
     c.score = c.rate / c.price;
     return c;
+}
+
+/* Rounds are predicted part by part, so their plans get their parts and the owners of these first. */
+static struct echi_candidate candidate_of(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan,
+                                          struct echi_choice_work *work) {
+    if (plan->sync == ECHI_SYNC_BSP && plan->parts.count == 0 && w->layers.count > 0) {
+        echi_plan_divide(w, times, plan);
+        echi_plan_parts(w, times, plan);
+    }
+    return scored(w, times, plan, work);
 }
 
 static double worth(const struct echi_wishes *w, const struct echi_candidate *c) { return w->choose ? c->score : c->rate; }
@@ -48,7 +58,7 @@ static int best_groups(const struct echi_wishes *w, const struct echi_times *tim
     double best = 0, of_like = 0;
     for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
         if (echi_plan_make(&own, times, plan, text, sizeof text) != ECH_OK || plan->n_groups != own.groups) break;
-        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(plan, times, &w->load, work);
+        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(w, times, plan, work);
         if (worth_of_groups(w, &c) > best) best = worth_of_groups(w, &c);
         if (own.groups == like) of_like = worth_of_groups(w, &c);
     }
@@ -69,7 +79,7 @@ static ech_status one_policy(const struct echi_wishes *w, const struct echi_time
         all->taken = best_groups(w, times, work, all, out);
     } else {
         all->taken = all->count;
-        all->candidate[all->count++] = candidate_of(out, times, &w->load, work);
+        all->candidate[all->count++] = candidate_of(w, times, out, work);
     }
     all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
@@ -88,7 +98,7 @@ static void best_length(struct echi_wishes *w, const struct echi_times *times, s
         if (w->separate) own.under_way = rounds[i];
         else own.samples_per_step = samples[i];
         if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const double score = candidate_of(&work->tried, times, &w->load, work).score;
+        const double score = candidate_of(w, times, &work->tried, work).score;
         if (score <= best * CLEARLY) continue;
         best = score;
         w->under_way = own.under_way;
@@ -202,7 +212,7 @@ static double worth_about(const struct echi_wishes *w, const struct echi_times *
         own.under_way = with->under_way;
         if ((i == 1 && with->groups < 2) || (i == 3 && (!w->has_cut || w->separate == 0)) || (i == 2 && w->separate == 1)) continue;
         if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const struct echi_candidate c = candidate_of(&work->tried, times, &w->load, work);
+        const struct echi_candidate c = candidate_of(w, times, &work->tried, work);
         if (worth(w, &c) > best) best = worth(w, &c);
     }
     return best;
@@ -332,5 +342,5 @@ void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[
     *out = (struct echi_choice){.useless = -1};
     for (int r = 0; r < plan->world; r++)
         if (w->absent[r]) return;   /* lost, and its times not known */
-    out->candidate[out->count++] = candidate_of(plan, times, &w->load, work);
+    out->candidate[out->count++] = scored(w, times, plan, work);
 }
