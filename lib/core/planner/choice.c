@@ -10,6 +10,8 @@
 #define CLEARLY 1.02
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
+/* Under a policy that was given it is left out, and not only named, when they are so many times faster. */
+#define BURDEN 1.5
 /* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
 #define SUSPECTS 5
 #define LEFT_OUT_MOST 4
@@ -70,18 +72,108 @@ static int best_groups(const struct echi_wishes *w, const struct echi_times *tim
     return taken;
 }
 
+/* ---- where: the head, owners, shards ---- */
+
+/* Nodes that the head, and the owner of its group, may go to: rank 0, with which a run ends anyway; the fastest processor; the fastest
+ * link, and without that another; and who takes in and applies pushes the soonest, which is a matter of memory. */
+#define PLACES 5
+static bool links_alike(const struct echi_wishes *w, const struct echi_times *times) {
+    double least = 0, most = 0;
+    bool first = true;
+    for (int r = 0; r < w->world; r++) {
+        const double rate = echi_link_slower(&times[r].link);
+        if (w->absent[r]) continue;
+        least = first || rate < least ? rate : least;
+        most = first || rate > most ? rate : most;
+        first = false;
+    }
+    return !(most > least);
+}
+static int places(const struct echi_wishes *w, const struct echi_times *times, int out[PLACES]) {
+    bool but[ECHI_WORLD_MAX] = {false};
+    int found[PLACES] = {0, -1, echi_plan_best_link(w, times, NULL), -1, -1}, count = 0;
+    for (int r = 0; r < w->world; r++) {
+        if (w->absent[r]) continue;
+        if (found[1] < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[found[1]], 64)) found[1] = r;
+        if (found[4] < 0 || times[r].exchange + times[r].update < times[found[4]].exchange + times[found[4]].update) found[4] = r;
+    }
+    if (found[2] >= 0) but[found[2]] = true;
+    if (!links_alike(w, times)) found[3] = echi_plan_best_link(w, times, but);
+    for (int i = 0; i < PLACES; i++) {
+        bool known = found[i] < 0 || w->absent[found[i]];
+        for (int k = 0; k < count; k++) known = known || out[k] == found[i];
+        if (!known) out[count++] = found[i];
+    }
+    return count;
+}
+
+/* Sets where the head and owners go: of all places that are not clearly worse than the best the first. */
+static void best_place(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    int place[PLACES], taken = -1;
+    double value[2 * PLACES], best = 0;
+    struct echi_wishes own = *w;
+    const int count = w->world > 1 && w->home == 0 ? places(w, times, place) : 0;
+    const bool groups = echi_policy_of(w->sync)->grouped && w->groups != 1;
+    own.shards = 1;
+    for (int i = 0; i < 2 * count; i++) {
+        char text[2];
+        value[i] = 0;
+        own.home = (uint16_t)(1 + place[i / 2]);
+        own.owners = i % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+        if ((i % 2 && !groups) || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+        const struct echi_candidate c = candidate_of(&own, times, &work->tried, work);
+        value[i] = worth(w, &c);
+        if (value[i] > best) best = value[i];
+    }
+    for (int i = 0; i < 2 * count && taken < 0; i++)
+        if (value[i] > 0 && value[i] * CLEARLY >= best) taken = i;
+    if (taken < 0) return;
+    w->home = (uint16_t)(1 + place[taken / 2]);
+    w->owners = taken % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+}
+
+/* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
+ * is a round part by part. */
+static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    struct echi_wishes own = *w;
+    double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
+    if (w->shards != ECHI_SHARDS_AUTO) return;
+    const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
+    const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && !w->deterministic && w->layers.count > 0;
+    for (int k = 1; may && k <= most; k = k < most && 2 * k > most ? most : 2 * k)
+        for (int i = 0; i < 2; i++) {
+            char text[2];
+            own.shards = k;
+            own.owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+            if ((k == 1 && i) || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+            value[i][k] = candidate_of(&own, times, &work->tried, work).rate;
+            if (value[i][k] > best) best = value[i][k];
+        }
+    w->shards = 1;
+    for (int k = 1; k <= most && best > 0; k++)
+        for (int i = 0; i < 2; i++) {
+            if (!(value[i][k] > 0 && value[i][k] * CLEARLY >= best)) continue;
+            w->shards = k;
+            w->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+            return;
+        }
+}
+
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
-static ech_status one_policy(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static ech_status one_policy(const struct echi_wishes *wishes, const struct echi_times *times, struct echi_choice_work *work,
                              struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
-    const ech_status status = echi_plan_make(w, times, out, text, cap);
+    struct echi_wishes w = *wishes;
+    best_place(&w, times, work);
+    best_shards(&w, times, work);
+    const ech_status status = echi_plan_make(&w, times, out, text, cap);
     if (status != ECH_OK) return status;
-    if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
-        all->taken = best_groups(w, times, work, all, out);
+    if (echi_policy_of(w.sync)->grouped && w.groups == 0) {
+        all->taken = best_groups(&w, times, work, all, out);
     } else {
         all->taken = all->count;
-        all->candidate[all->count++] = candidate_of(w, times, out, work);
+        all->candidate[all->count++] = candidate_of(&w, times, out, work);
     }
-    all->candidate[all->taken].samples_per_step = w->samples_per_step;
+    all->candidate[all->taken].samples_per_step = w.samples_per_step;
     return ECH_OK;
 }
 
@@ -121,6 +213,7 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
             own.separate = apart;
             if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
+            best_place(&own, times, work);
             best_length(&own, times, work);
             if (one_policy(&own, times, work, &groups, &work->policy[all->count], text, cap) != ECH_OK) continue;
             struct echi_candidate c = groups.candidate[groups.taken];
@@ -245,13 +338,12 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
     }
 }
 
-/* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. Not of owners that share
- * the parts: what is predicted is one owner's traffic, which falls with each worker less, and theirs hardly does. */
+/* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. */
 static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
                       struct echi_plan *plan, struct echi_choice *out) {
     struct echi_choice next;
     double gain;
-    int rank = w->shards < 2 ? find_useless(w, times, work, plan, out, may, &next, &gain) : -1;
+    int rank = find_useless(w, times, work, plan, out, may, &next, &gain);
     if (rank < 0) return;
     out->useless = rank;
     out->gain = gain;
@@ -265,6 +357,36 @@ static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_
         *plan = work->without;
         rank = find_useless(w, times, work, plan, out, may, &next, &gain);
     }
+}
+
+/* Under a policy that was given whoever holds the others up is named, and left out only where they lose that much. */
+static void leave_burdens_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+                              struct echi_plan *plan, struct echi_choice *out) {
+    int rank = out->useless;
+    double gain = out->gain;
+    for (int i = 0; rank >= 0 && gain >= BURDEN - 1 && i < LEFT_OUT_MOST && !w->keep_all; i++) {
+        struct echi_choice next;
+        if (!choose_without(w, times, work, rank, true, &next)) return;
+        if (worth(w, &next.candidate[next.taken]) < worth(w, &out->candidate[out->taken]) * BURDEN) return;
+        w->absent[rank] = true;
+        next.useless = out->useless;
+        next.gain = out->gain;
+        next.left_out = true;
+        *out = next;
+        *plan = work->without;
+        rank = find_useless(w, times, work, plan, out, true, &next, &gain);
+    }
+}
+
+/* What the plan gains by its shards. */
+static void compare_with_one_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX],
+                                   struct echi_choice_work *work, const struct echi_plan *plan, struct echi_choice *out) {
+    if (!plan->shards) return;
+    work->tried = *plan;
+    echi_plan_undivide(&work->tried);
+    work->tried.parts.count = 0;
+    echi_plan_parts(w, times, &work->tried);
+    out->one_owner = scored(w, times, &work->tried, work).rate;
 }
 
 /* Marks the slower half of the nodes that are there as absent, by a step and its messages. Returns how many are left. */
@@ -333,7 +455,9 @@ ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_
     const ech_status status = choose(&w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
     leave_out(&w, times, work, w.choose, plan, out);
+    if (!w.choose) leave_burdens_out(&w, times, work, plan, out);
     if (w.choose && w.world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
+    compare_with_one_owner(wishes, times, work, plan, out);
     return ECH_OK;
 }
 
@@ -343,4 +467,5 @@ void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[
     for (int r = 0; r < plan->world; r++)
         if (w->absent[r]) return;   /* lost, and its times not known */
     out->candidate[out->count++] = scored(w, times, plan, work);
+    compare_with_one_owner(w, times, work, plan, out);
 }
