@@ -10,8 +10,8 @@
 #define CLEARLY 1.02
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
-/* Under a policy that was given it is left out, and not only named, when they are so many times faster. */
-#define BURDEN 1.5
+/* A link is thin when those of others carry so many times as much. */
+#define THIN 3
 /* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
 #define SUSPECTS 5
 #define LEFT_OUT_MOST 4
@@ -77,6 +77,7 @@ static int best_groups(const struct echi_wishes *w, const struct echi_times *tim
 /* Nodes that the head, and the owner of its group, may go to: rank 0, with which a run ends anyway; the fastest processor; the fastest
  * link, and without that another; and who takes in and applies pushes the soonest, which is a matter of memory. */
 #define PLACES 5
+#define ANYWHERE (-1)   /* no such node */
 static bool links_alike(const struct echi_wishes *w, const struct echi_times *times) {
     double least = 0, most = 0;
     bool first = true;
@@ -90,6 +91,9 @@ static bool links_alike(const struct echi_wishes *w, const struct echi_times *ti
     return !(most > least);
 }
 static int places(const struct echi_wishes *w, const struct echi_times *times, int out[PLACES]) {
+    const bool apart = w->has_cut && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    out[0] = ANYWHERE;
+    if (!apart && echi_policy_of(w->sync)->grouped && w->groups != 1) return 1;   /* each group has an owner of its own */
     bool but[ECHI_WORLD_MAX] = {false};
     int found[PLACES] = {0, -1, echi_plan_best_link(w, times, NULL), -1, -1}, count = 0;
     for (int r = 0; r < w->world; r++) {
@@ -118,7 +122,7 @@ static void best_place(struct echi_wishes *w, const struct echi_times *times, st
     for (int i = 0; i < 2 * count; i++) {
         char text[2];
         value[i] = 0;
-        own.home = (uint16_t)(1 + place[i / 2]);
+        own.home = (uint16_t)(1 + place[i / 2]);   /* 0: anywhere */
         own.owners = i % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
         if ((i % 2 && !groups) || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
         const struct echi_candidate c = candidate_of(&own, times, &work->tried, work);
@@ -359,23 +363,48 @@ static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_
     }
 }
 
-/* Under a policy that was given whoever holds the others up is named, and left out only where they lose that much. */
-static void leave_burdens_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
-                              struct echi_plan *plan, struct echi_choice *out) {
-    int rank = out->useless;
-    double gain = out->gain;
-    for (int i = 0; rank >= 0 && gain >= BURDEN - 1 && i < LEFT_OUT_MOST && !w->keep_all; i++) {
-        struct echi_choice next;
-        if (!choose_without(w, times, work, rank, true, &next)) return;
-        if (worth(w, &next.candidate[next.taken]) < worth(w, &out->candidate[out->taken]) * BURDEN) return;
-        w->absent[rank] = true;
-        next.useless = out->useless;
-        next.gain = out->gain;
-        next.left_out = true;
-        *out = next;
-        *plan = work->without;
-        rank = find_useless(w, times, work, plan, out, true, &next, &gain);
+/* Of the slower direction. */
+static double lowest(const struct echi_link *l) { return l->out.lowest < l->in.lowest ? l->out.lowest : l->in.lowest; }
+static double highest(const struct echi_link *l) { return l->out.highest < l->in.highest ? l->out.highest : l->in.highest; }
+
+/* Marks as absent those whose links are so much slower than those of three quarters of all that no doubt about rates matters. Returns how
+ * many they are. */
+static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times) {
+    double rate[ECHI_WORLD_MAX];
+    int here = 0, thin = 0;
+    for (int r = 0; r < w->world; r++) {
+        if (w->absent[r]) continue;
+        if (!echi_link_known(&times[r].link)) return 0;
+        int at = here++;
+        for (; at > 0 && rate[at - 1] > lowest(&times[r].link); at--) rate[at] = rate[at - 1];
+        rate[at] = lowest(&times[r].link);
     }
+    const int quarter = (here + 3) / 4;
+    for (int r = 0; r < w->world && quarter < here; r++) {
+        if (w->absent[r] || highest(&times[r].link) * THIN > rate[quarter]) continue;
+        w->absent[r] = true;
+        thin++;
+    }
+    return thin;
+}
+
+/* Under a policy that was given whoever holds the others up is only named, but for who is on a thin link: where each computes what it is
+ * fast enough for, a link may leave nothing to compute. */
+static void try_without_thin(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+                             struct echi_plan *plan, struct echi_choice *out) {
+    struct echi_wishes own = *w;
+    struct echi_choice without;
+    char text[2];
+    own.batch = echi_wishes_round(w);
+    const int thin = w->keep_all ? 0 : leave_thin_out(&own, times);
+    if (thin == 0 || choose(&own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) return;
+    const double gain = worth(w, &without.candidate[without.taken]) / worth(w, &out->candidate[out->taken]);
+    if (gain < CLEARLY) return;
+    *w = own;
+    *out = without;
+    out->thin = thin;
+    out->thin_gain = gain - 1;
+    *plan = work->without;
 }
 
 /* What the plan gains by its shards. */
@@ -454,8 +483,8 @@ ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_
     struct echi_wishes w = *wishes;
     const ech_status status = choose(&w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
+    if (!w.choose) try_without_thin(&w, times, work, plan, out);
     leave_out(&w, times, work, w.choose, plan, out);
-    if (!w.choose) leave_burdens_out(&w, times, work, plan, out);
     if (w.choose && w.world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
     compare_with_one_owner(wishes, times, work, plan, out);
     return ECH_OK;

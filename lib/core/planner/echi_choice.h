@@ -25,8 +25,9 @@ struct echi_choice {
     int count, taken;                     /* candidates that were compared (1: the policy was given), and which of them the plan is */
     int useless;                          /* a rank without which the others would be faster; -1: none by itself */
     double gain;                          /* by so much, with a plan made anew as a whole: 0.12 is 12 % more samples a second */
-    bool left_out;                        /* the plan does without its worker, or, where the policy is the planner's choice, without several
-                                             workers of which none is `useless` by itself */
+    bool left_out;                        /* the plan does without its worker, or without several workers of which none is `useless`
+                                             by itself (only where the policy is the planner's choice) */
+    int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
@@ -42,8 +43,9 @@ struct echi_choice_work {
 
 /* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
  * the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and with
- * ECHI_SHARDS_AUTO the parts have as many owners as pay. A node without which the others are predicted to be half as fast again is left
- * out under any policy, unless the wishes keep all; under one that is the planner's choice, any that is worth it. Deterministic. ECH_E_ARGUMENT and a sentence in
+ * ECHI_SHARDS_AUTO the parts have as many owners as pay. Nodes whose links are thin
+ * beside the others' are left out where that gains, unless the wishes keep all; under a policy that is the planner's choice, any that hold
+ * the others up. Deterministic. ECH_E_ARGUMENT and a sentence in
  * text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *out_plan, struct echi_choice *out_choice, char *text,

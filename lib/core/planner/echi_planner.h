@@ -40,16 +40,16 @@ struct echi_wishes {
     double outer_lr, outer_momentum;   /* `local` */
     double drop_older;                 /* `asp`: in rounds; 0: no push is dropped */
     bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
-    bool keep_all;                     /* no node is left out because it holds up the others: the user said what each computes */
+    bool keep_all;                     /* no node is left out for its link: the user said what each computes */
     bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
     struct echi_layers layers;         /* of the model; none: not known, and the plan gets no table of parts */
     struct echi_load load;             /* what the model moves; all 0: not known */
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
     double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */
-    uint16_t home;                     /* 1 + the rank that the head goes to, and the owner of its group; 0: by step times (echi_plan_make), or
-                                          where the most is predicted (echi_plan_choose) */
-    enum echi_owners owners;           /* of other groups, and of shards behind the first */
+    uint16_t home;                     /* 1 + the rank that the head goes to, and the owner of an only group; 0: by step times
+                                          (echi_plan_make), or where the most is predicted (echi_plan_choose) */
+    enum echi_owners owners;           /* of several groups, and of shards behind the first */
     int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
 };
 

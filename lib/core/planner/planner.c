@@ -264,10 +264,11 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         plan->owner_of[group[i]] = rank[i];
     }
     if (w->owners == ECHI_OWNERS_OTHER) owners_by_link(w, times, plan);
-    const int home = w->home ? w->home - 1 : 0;
-    if (plan->group_of[home] == ECHI_NONE) return;
-    uint16_t *owner = &plan->owner_of[plan->group_of[home]];
-    *owner = (uint16_t)(w->home ? home : or_rank0(w, times, *owner, n < 64 ? n : 64));
+    const bool home = plan->n_groups == 1 && w->home && plan->group_of[w->home - 1] != ECHI_NONE;
+    if (home) plan->owner_of[0] = (uint16_t)(w->home - 1);
+    if (home || w->owners == ECHI_OWNERS_OTHER || plan->group_of[0] == ECHI_NONE) return;
+    uint16_t *owner = &plan->owner_of[plan->group_of[0]];
+    *owner = (uint16_t)or_rank0(w, times, *owner, n < 64 ? n : 64);
 }
 
 /* `asp`: gradients in proportion to the time that a step takes there (Rescaled ASGD, arXiv 2605.13434): each worker then moves the
