@@ -49,35 +49,6 @@ static double worth_of_groups(const struct echi_wishes *w, const struct echi_can
     return !c->head_apart && c->oldest > OLDEST_ROUNDS ? 0 : worth(w, c);
 }
 
-/* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
- * becomes a candidate of `all`; returns which is taken, its plan in *out. */
-static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, struct echi_choice *all,
-                       struct echi_plan *out) {
-    struct echi_plan *plan = &work->tried;
-    struct echi_wishes own = *w;
-    char text[2];
-    const int first = all->count, like = out->n_groups;
-    double best = 0, of_like = 0;
-    for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
-        if (echi_plan_make(&own, times, plan, text, sizeof text) != ECH_OK || plan->n_groups != own.groups) break;
-        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(w, times, plan, work);
-        if (worth_of_groups(w, &c) > best) best = worth_of_groups(w, &c);
-        if (own.groups == like) of_like = worth_of_groups(w, &c);
-    }
-    int taken = first + like - 1;
-    if (best > of_like * CLEARLY)
-        for (taken = first; worth_of_groups(w, &all->candidate[taken]) * CLEARLY < best;) taken++;
-    own.groups = all->candidate[taken].groups;
-    if (own.groups != like) echi_plan_make(&own, times, out, text, sizeof text);
-    return taken;
-}
-
-/* ---- where: the head, owners, shards ---- */
-
-/* Nodes that the head, and the owner of its group, may go to: rank 0, with which a run ends anyway; the fastest processor; the fastest
- * link, and without that another; and who takes in and applies pushes the soonest, which is a matter of memory. */
-#define PLACES 5
-#define ANYWHERE (-1)   /* no such node */
 static bool links_alike(const struct echi_wishes *w, const struct echi_times *times) {
     double least = 0, most = 0;
     bool first = true;
@@ -90,6 +61,56 @@ static bool links_alike(const struct echi_wishes *w, const struct echi_times *ti
     }
     return !(most > least);
 }
+
+/* The better of the owners that a plan of several groups may have: where links differ they may matter more than processors. Its candidate,
+ * and which owners. */
+static struct echi_candidate best_owners(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                                         enum echi_owners *out_owners) {
+    struct echi_candidate best = {0};
+    struct echi_wishes own = *w;
+    for (int i = 0; i <= !links_alike(w, times); i++) {
+        char text[2];
+        own.owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+        if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
+        const struct echi_candidate c = candidate_of(&own, times, &work->tried, work);
+        if (i && worth_of_groups(w, &c) < worth_of_groups(w, &best) * CLEARLY) continue;
+        best = c;
+        *out_owners = own.owners;
+    }
+    return best;
+}
+
+/* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
+ * becomes a candidate of `all`; returns which is taken, its plan in *out. */
+static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, struct echi_choice *all,
+                       struct echi_plan *out) {
+    enum echi_owners owners[ECHI_GROUPS_MAX + 1];
+    struct echi_wishes own = *w;
+    char text[2];
+    const int first = all->count, like = out->n_groups;
+    double best = 0, of_like = 0;
+    for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
+        const struct echi_candidate c = best_owners(&own, times, work, &owners[own.groups]);
+        if (c.groups != own.groups) break;
+        all->candidate[all->count++] = c;
+        if (worth_of_groups(w, &c) > best) best = worth_of_groups(w, &c);
+        if (own.groups == like) of_like = worth_of_groups(w, &c);
+    }
+    int taken = first + like - 1;
+    if (best > of_like * CLEARLY)
+        for (taken = first; worth_of_groups(w, &all->candidate[taken]) * CLEARLY < best;) taken++;
+    own.groups = all->candidate[taken].groups;
+    own.owners = owners[own.groups];
+    echi_plan_make(&own, times, out, text, sizeof text);
+    return taken;
+}
+
+/* ---- where: the head, owners, shards ---- */
+
+/* Nodes that the head, and the owner of its group, may go to: rank 0, with which a run ends anyway; the fastest processor; the fastest
+ * link, and without that another; and who takes in and applies pushes the soonest, which is a matter of memory. */
+#define PLACES 5
+#define ANYWHERE (-1)   /* no such node */
 static int places(const struct echi_wishes *w, const struct echi_times *times, int out[PLACES]) {
     const bool apart = w->has_cut && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
     out[0] = ANYWHERE;
@@ -117,7 +138,7 @@ static void best_place(struct echi_wishes *w, const struct echi_times *times, st
     double value[2 * PLACES], best = 0;
     struct echi_wishes own = *w;
     const int count = w->world > 1 && w->home == 0 ? places(w, times, place) : 0;
-    const bool groups = echi_policy_of(w->sync)->grouped && w->groups != 1;
+    const bool groups = echi_policy_of(w->sync)->grouped && w->groups != 1 && !links_alike(w, times);
     own.shards = 1;
     for (int i = 0; i < 2 * count; i++) {
         char text[2];
