@@ -110,38 +110,79 @@ static int blank_images(void *user, int test, const uint32_t *index, int n, floa
     return 0;
 }
 
-static void shards_are_predicted(void **state) {
+static ech_model *resnet;
+static ech_data *images;
+
+static int open_resnet(void **state) {
     (void)state;
     static const struct ech_data_callback read = {3, 32, 32, 10, 60000, 0, blank_images, NULL, "none"};
     struct ech_error err = {0};
-    ech_model *resnet;
-    ech_data *images;
-    assert_int_equal(ech_model_open("resnet18", &resnet, &err), ECH_OK);
-    assert_int_equal(ech_data_from_callback(&read, &images, &err), ECH_OK);
+    return ech_model_open("resnet18", &resnet, &err) == ECH_OK && ech_data_from_callback(&read, &images, &err) == ECH_OK ? 0 : -1;
+}
+static int close_resnet(void **state) {
+    (void)state;
+    ech_data_destroy(images);
+    ech_model_destroy(resnet);
+    return 0;
+}
+
+static double run_rounds(const char *hosts, const char *batch, const char *shards, struct ech_report *r) {
+    char path[] = "/tmp/echelon-hosts-XXXXXX", text[200];
+    const struct ech_sim_options options = {.hosts = path, .costs_only = 1};
+    struct ech_config c;
+    struct ech_error err = {0};
+    close(mkstemp(path));
+    write_bytes(path, text, (size_t)snprintf(text, sizeof text, "default link 1 Gb/s delay 5 us\n%s\n", hosts));
+    ech_config_init(&c);
+    set(&c, "sync", "bsp");
+    set(&c, "shares", "equal");
+    set(&c, "separate", "off");
+    set(&c, "batch", batch);
+    set(&c, "shards", shards);
+    set(&c, "steps", "30");
+    const ech_status status = ech_simulate(resnet, images, &c, &options, r, &err);
+    remove(path);
+    if (status != ECH_OK) fail_msg("%s", err.text);
+    if (getenv("ECHI_SHOW"))
+        print_message("%s, shards %s (%d): %.1f images/s, predicted %+.1f %%\n", hosts, shards, r->n_shards, r->images_per_second,
+                      100 * (r->predicted_images_per_second / r->images_per_second - 1));
+    return r->images_per_second;
+}
+
+static void shards_are_predicted(void **state) {
+    (void)state;
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
-        char path[] = "/tmp/echelon-hosts-XXXXXX", text[200];
-        const struct ech_sim_options options = {.hosts = path, .costs_only = 1};
-        struct ech_config c;
         struct ech_report r;
-        close(mkstemp(path));
-        write_bytes(path, text, (size_t)snprintf(text, sizeof text, "default link 1 Gb/s delay 5 us\n%s\n", rounds[i].hosts));
-        ech_config_init(&c);
-        set(&c, "sync", "bsp");
-        set(&c, "shares", "equal");
-        set(&c, "separate", "off");
-        set(&c, "batch", rounds[i].batch);
-        set(&c, "shards", rounds[i].shards);
-        set(&c, "steps", "30");
-        if (ech_simulate(resnet, images, &c, &options, &r, &err) != ECH_OK) fail_msg("case %zu: %s", i, err.text);
-        remove(path);
+        run_rounds(rounds[i].hosts, rounds[i].batch, rounds[i].shards, &r);
         const double off = r.predicted_images_per_second / r.images_per_second - 1;
-        if (getenv("ECHI_SHOW"))
-            print_message("%s, shards %s: %.1f images/s, predicted %+.1f %%\n", rounds[i].hosts, rounds[i].shards, r.images_per_second, 100 * off);
         if (!(fabs(off) <= rounds[i].within))
             fail_msg("case %zu: %.1f images/s were predicted, %.1f it made", i, r.predicted_images_per_second, r.images_per_second);
     }
-    ech_data_destroy(images);
-    ech_model_destroy(resnet);
+}
+
+/* As many owners as pay, and who: nearly the throughput of the best of 1, 2, 4 and 8, and clearly more than with half as many. */
+static void as_many_shards_as_pay(void **state) {
+    (void)state;
+    static const struct { const char *hosts, *batch; int shards; } found[] = {
+        {"hosts 8 speed 45 images/s", "512", 8},
+        {"hosts 4 speed 45 images/s", "256", 4},
+        {"hosts 8 speed 0.25 images/s", "512", 1},                                           /* links hardly matter */
+        {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", 2},    /* the others' links are full of their own */
+        {"hosts 6 speed 45 images/s link 200 Mb/s\nhosts 2 speed 45 images/s", "512", 2},
+    };
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
+        static const char *const counts[] = {"1", "2", "4", "8"};
+        struct ech_report taken, other;
+        double best = 0;
+        const double rate = run_rounds(found[i].hosts, found[i].batch, "auto", &taken);
+        assert_int_equal(taken.n_shards > 0 ? taken.n_shards : 1, found[i].shards);
+        for (int k = 0; k < 4 && atoi(counts[k]) <= taken.world; k++) {
+            const double of = run_rounds(found[i].hosts, found[i].batch, counts[k], &other);
+            if (of > best) best = of;
+            if (2 * atoi(counts[k]) == found[i].shards && !(rate > of * 1.02)) fail_msg("case %zu: half as many make %.1f, all %.1f", i, of, rate);
+        }
+        if (!(rate >= 0.98 * best)) fail_msg("case %zu: %.1f images/s, the best %.1f", i, rate, best);
+    }
 }
 
 /* On full links steps are long because of what a group's link carries: nobody would be faster elsewhere, and nobody is moved, however
@@ -188,7 +229,8 @@ static void no_group_is_left_far_behind(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true), cmocka_unit_test(shards_are_predicted),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true), cmocka_unit_test_setup_teardown(shards_are_predicted, open_resnet, close_resnet),
+                                        cmocka_unit_test_setup_teardown(as_many_shards_as_pay, open_resnet, close_resnet),
                                         cmocka_unit_test(full_links_move_nobody), cmocka_unit_test(no_group_is_left_far_behind)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
