@@ -52,13 +52,13 @@ static void tell_groups(const struct ech_config *config, const struct echi_choic
                     c->count, list);
 }
 
+/* What rounds of several owners take is predicted unless `one_owner` is 0. */
 static void tell_shards(const struct ech_config *config, const struct echi_choice *c, const struct echi_plan *plan) {
-    char list[200];
+    char list[240];
     struct echi_print l = {list, sizeof list, 0};
-    const double rate = c->candidate[c->taken].rate;
     for (int k = 0; k < plan->shards; k++) echi_print(&l, "%s%d", k ? ", " : "", plan->shard_owner[k]);
-    echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, owned by ranks %s: %.0f images/s are predicted, with one owner %.0f",
-                    plan->shards, list, rate, c->one_owner);
+    if (c->one_owner > 0) echi_print(&l, ": %.0f images/s are predicted, with one owner %.0f", c->candidate[c->taken].rate, c->one_owner);
+    echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, owned by ranks %s", plan->shards, list);
 }
 
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
@@ -68,7 +68,7 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     else if (c->count > 1) tell_groups(config, c);
     echi_config_log(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
                     c->candidate[c->taken].staleness);
-    if (c->one_owner > 0) tell_shards(config, c, &coordinator->setup->plan);
+    if (coordinator->setup->plan.shards > 0) tell_shards(config, c, &coordinator->setup->plan);
     else if (coordinator->wishes.shards == ECHI_SHARDS_AUTO && !coordinator->plan_given)
         echi_config_log(config, ECH_LOG_INFO, "plan: one owner, rank %d: more are predicted to gain less than 2 %%, or are not possible here",
                         coordinator->setup->plan.owner_of[0]);

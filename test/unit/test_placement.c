@@ -21,7 +21,7 @@
 #include "text_files.h"
 
 enum { WORLD = 4 };
-static ech_model *lenet, *large;   /* `large`: 1.2 million parameters, nearly all behind the convolutions */
+static ech_model *lenet, *large;   /* `large`: 1.1 million parameters, nearly all behind the convolutions */
 static ech_data *data;
 
 static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best of several plans, by what is predicted of them. */
 #include "echi_choice.h"
+#include "echi_predict_rounds.h"
 #include "echi_price.h"
 
 #include <string.h>
@@ -428,10 +429,10 @@ static void try_without_thin(struct echi_wishes *w, const struct echi_times time
     *plan = work->without;
 }
 
-/* What the plan gains by its shards. */
+/* What the plan gains by its shards, where several owners' rounds are predicted. */
 static void compare_with_one_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX],
                                    struct echi_choice_work *work, const struct echi_plan *plan, struct echi_choice *out) {
-    if (!plan->shards) return;
+    if (!plan->shards || !echi_predict_by_part(plan)) return;
     work->tried = *plan;
     echi_plan_undivide(&work->tried);
     work->tried.parts.count = 0;
