@@ -70,11 +70,13 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
                     c->candidate[c->taken].staleness);
     if (coordinator->setup->plan.shards > 0) tell_shards(config, c, &coordinator->setup->plan);
     else if (coordinator->wishes.shards == ECHI_SHARDS_AUTO && !coordinator->plan_given)
-        echi_config_log(config, ECH_LOG_INFO, "plan: one owner, rank %d: more are predicted to gain less than 2 %%, or are not possible here",
+        echi_config_log(config, ECH_LOG_INFO,
+                        "plan: one owner, rank %d: more are predicted to gain less than 2 %%, or are not possible here",
                         coordinator->setup->plan.owner_of[0]);
     if (c->thin > 0)
-        echi_config_log(config, ECH_LOG_WARN, "plan: %d of %d ranks computes nothing: its link is thin beside the others', and without it %.0f %% "
-                        "more images/s are predicted; --shares equal gives it a share all the same", c->thin, coordinator->wishes.world,
+        echi_config_log(config, ECH_LOG_WARN,
+                        "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "
+                        "all a share", c->thin, coordinator->wishes.world,
                         100 * c->thin_gain);
     if (c->useless < 0) return;
     echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,

@@ -33,7 +33,8 @@ static int blank(void *user, int test, const uint32_t *index, int n, float *rows
 
 static int open_all(void **state) {
     (void)state;
-    static const char text[] = "input 1 28 28\nconv2d out 16 kernel 5\nrelu\nmax_pool kernel 2\nconv2d out 32 kernel 5\nrelu\nmax_pool kernel 2\n"
+    static const char text[] = "input 1 28 28\nconv2d out 16 kernel 5\nrelu\nmax_pool kernel 2\n"
+                               "conv2d out 32 kernel 5\nrelu\nmax_pool kernel 2\n"
                                "fc out 1024\nrelu\nfc out 512\nrelu\nfc out 10\n";
     static const struct ech_data_callback read = {1, 28, 28, 10, 60000, 0, blank, NULL, "none"};
     struct ech_error err = {0};
@@ -156,10 +157,10 @@ static void a_thin_link_holds_nobody_up(void **state) {
         const struct cluster *k = &clusters[i];
         const double rate = simulate(k, true, NULL, &with), alone = simulate(k, false, NULL, &without), best = best_placement(k);
         if (getenv("ECHI_SHOW"))
-            print_message("%-6s %-4s %5d images/s, rank %d %.2f x on %d of %4d Mb/s: %6.0f images/s (predicted %6.0f), without it %6.0f: %.2f, "
-                          "best placement %6.0f: %.2f; head %d, owner %d\n", k->large ? "large" : "lenet5", k->sync, k->images, k->thin, k->faster,
-                          k->thin_mbits, k->mbits, rate, with.predicted_images_per_second, alone, rate / alone, best, rate / best,
-                          with.head, with.owner_of[0]);
+            print_message("%-6s %-4s %5d images/s, rank %d %.2f x on %d of %4d Mb/s: %6.0f images/s (predicted %6.0f), "
+                          "without it %6.0f: %.2f, best placement %6.0f: %.2f; head %d, owner %d\n", k->large ? "large" : "lenet5",
+                          k->sync, k->images, k->thin, k->faster, k->thin_mbits, k->mbits, rate,
+                          with.predicted_images_per_second, alone, rate / alone, best, rate / best, with.head, with.owner_of[0]);
         if (!(rate >= 0.9 * alone)) fail_msg("cluster %zu: %.0f images/s, without rank %d %.0f", i, rate, k->thin, alone);
         if (!(rate >= 0.95 * best)) fail_msg("cluster %zu: %.0f images/s, with the best placement %.0f", i, rate, best);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is predicted of a plan against what the simulator makes of it, without arithmetic: sixteen hosts with LeNet-5, and ResNet-18 with
- * shards. Rounds are played on the simulator's cost engine, but without its roles; of other plans the two share a cost model, and no code. */
+ * shards. Rounds are played on the simulator's cost engine, but without its roles; of other plans the two share a cost model and no
+ * code. */
 #include "echelon_dev.h"
 
 #include <math.h>
@@ -179,7 +180,8 @@ static void as_many_shards_as_pay(void **state) {
         for (int k = 0; k < 4 && atoi(counts[k]) <= taken.world; k++) {
             const double of = run_rounds(found[i].hosts, found[i].batch, counts[k], &other);
             if (of > best) best = of;
-            if (2 * atoi(counts[k]) == found[i].shards && !(rate > of * 1.02)) fail_msg("case %zu: half as many make %.1f, all %.1f", i, of, rate);
+            if (2 * atoi(counts[k]) == found[i].shards && !(rate > of * 1.02))
+                fail_msg("case %zu: half as many make %.1f, all %.1f", i, of, rate);
         }
         if (!(rate >= 0.98 * best)) fail_msg("case %zu: %.1f images/s, the best %.1f", i, rate, best);
     }
@@ -229,7 +231,8 @@ static void no_group_is_left_far_behind(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true), cmocka_unit_test_setup_teardown(shards_are_predicted, open_resnet, close_resnet),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true),
+                                        cmocka_unit_test_setup_teardown(shards_are_predicted, open_resnet, close_resnet),
                                         cmocka_unit_test_setup_teardown(as_many_shards_as_pay, open_resnet, close_resnet),
                                         cmocka_unit_test(full_links_move_nobody), cmocka_unit_test(no_group_is_left_far_behind)};
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -10,9 +10,9 @@
  * thousand pushes of parts, neighbours of a shard travel together.
  *
  * All other plans have an event loop of their own (predict.c), with links that send in turns as TCP does (predict_links.c; the simulator
- * still sends one message after the other). Neglected: frames, credits and the order by priority of what leaves a node (only words without a
- * payload go before what has one); that leases are dealt far ahead only to who has run out of them; layers before the cut that travel while
- * others are still computed; that messages come in side by side; rounds of several owners, whose parts are not applied one by one
+ * still sends one message after the other). Neglected: frames, credits and the order by priority of what leaves a node (only words without
+ * a payload go before what has one); that leases are dealt far ahead only to who has run out of them; layers before the cut that travel
+ * while others are still computed; that messages come in side by side; rounds of several owners, whose parts are not applied one by one
  * (`--deterministic`): they are taken for one owner's. Of a codec's ratios it takes those that a run comes to.
  *
  * Both neglect what it takes to wake a thread for a task; that a host with a quota of its processor computes at full speed when it has

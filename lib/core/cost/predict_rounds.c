@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rounds by part, played on the cost engine: workers, owners of shards and a head as their roles act (lib/core/roles/owner_rounds.c), without
- * messages' contents, leases, losses and arithmetic.
+ * Rounds by part, played on the cost engine: workers, owners of shards and a head as their roles act (lib/core/roles/owner_rounds.c),
+ * without messages' contents, leases, losses and arithmetic.
  *
  * Parts of one shard that follow one another travel as one *piece* where a round would else have too many messages. */
 #include "echi_predict_rounds.h"
@@ -29,7 +29,8 @@ enum what { STEP, FORWARD, BACKWARD, ADD, APPLY, HEAD, HEAD_APPLY, PUSH, WEIGHTS
 /* What a work or a message is about: of a shard and a worker, and the number of a piece. */
 struct about { enum what what; int shard, worker, piece; };
 
-struct piece { uint32_t params; uint16_t shard, layer; };   /* it can leave when the gradients of this layer and all behind it are there */
+/* It can leave when the gradients of this layer and of all behind it are there. */
+struct piece { uint32_t params; uint16_t shard, layer; };
 struct shape {
     struct echi_work_shape step, forward, backward;
     double *until; bool *mark;            /* [units of all three] */
@@ -46,7 +47,7 @@ struct view { uint16_t here, taken, sent, leaving; bool queued, getting, in_turn
 struct shard {
     int owner, own;                       /* rank; its own node's worker, -1: none */
     int pieces;
-    uint16_t *piece, *in, *order;         /* its pieces as they are pushed; workers in the sum of each; which was applied first, second, ... */
+    uint16_t *piece, *in, *order;         /* its pieces as they are pushed; workers in the sum of each; which was applied first, ... */
     bool *given;                          /* to the task that applies it */
     struct view *view;                    /* [workers] */
     uint16_t *queue; int queue_at, queued;   /* workers with pieces that wait for the sum, in a ring */
@@ -117,7 +118,8 @@ static void send(struct play *p, int from, int to, int priority, double bytes, s
     echi_cost_send(p->cost, from, to, priority, (uint64_t)bytes, 0, cookie(a));
 }
 
-static void compute(struct play *p, int rank, enum echi_task_kind kind, double seconds, const struct echi_work_shape *shape, struct about a) {
+static void compute(struct play *p, int rank, enum echi_task_kind kind, double seconds, const struct echi_work_shape *shape,
+                    struct about a) {
     echi_cost_compute(p->cost, rank, &(struct echi_work){.seconds = seconds, .urgency = (int)kind, .shape = shape, .cookie = cookie(a)});
 }
 
@@ -402,7 +404,8 @@ static void done(struct play *p, struct about a) {
     case STEP:
     case BACKWARD: return gradients(p, a.worker, 0);
     case FORWARD:
-        return send(p, rank, p->plan->head, ECHI_PRIORITY_ROWS, (double)p->plan->n[rank] * p->load->row, (struct about){ROWS, 0, a.worker, 0});
+        return send(p, rank, p->plan->head, ECHI_PRIORITY_ROWS, (double)p->plan->n[rank] * p->load->row,
+                    (struct about){ROWS, 0, a.worker, 0});
     case ADD: return added(p, a);
     case APPLY: return applied(p, a);
     case HEAD: return answer_rows(p);
