@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Predictions of rounds by part (PROTOCOL.md, "Rounds by part", "Shards"), and what they share with those of other plans. */
+ * Predictions of rounds by part (PROTOCOL.md, "Leases" and "Shards"), and what they share with those of other plans. */
 #ifndef ECHI_PREDICT_ROUNDS_H
 #define ECHI_PREDICT_ROUNDS_H
 #include "echi_predict.h"
