@@ -68,15 +68,16 @@ static bool links_alike(const struct echi_wishes *w, const struct echi_times *ti
 static struct echi_candidate best_owners(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
                                          enum echi_owners *out_owners) {
     struct echi_candidate best = {0};
-    struct echi_wishes own = *w;
+    struct echi_wishes *own = &work->trial;
+    *own = *w;
     for (int i = 0; i <= !links_alike(w, times); i++) {
         char text[2];
-        own.owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-        if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
-        const struct echi_candidate c = candidate_of(&own, times, &work->tried, work);
+        own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+        if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
+        const struct echi_candidate c = candidate_of(own, times, &work->tried, work);
         if (i && worth_of_groups(w, &c) < worth_of_groups(w, &best) * CLEARLY) continue;
         best = c;
-        *out_owners = own.owners;
+        *out_owners = own->owners;
     }
     return best;
 }
@@ -137,17 +138,18 @@ static int places(const struct echi_wishes *w, const struct echi_times *times, i
 static void best_place(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     int place[PLACES], taken = -1;
     double value[2 * PLACES], best = 0;
-    struct echi_wishes own = *w;
+    struct echi_wishes *own = &work->trial;
+    *own = *w;
     const int count = w->world > 1 && w->home == 0 ? places(w, times, place) : 0;
     const bool groups = echi_policy_of(w->sync)->grouped && w->groups != 1 && !links_alike(w, times);
-    own.shards = 1;
+    own->shards = 1;
     for (int i = 0; i < 2 * count; i++) {
         char text[2];
         value[i] = 0;
-        own.home = (uint16_t)(1 + place[i / 2]);   /* 0: anywhere */
-        own.owners = i % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-        if ((i % 2 && !groups) || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const struct echi_candidate c = candidate_of(&own, times, &work->tried, work);
+        own->home = (uint16_t)(1 + place[i / 2]);   /* 0: anywhere */
+        own->owners = i % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+        if ((i % 2 && !groups) || echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+        const struct echi_candidate c = candidate_of(own, times, &work->tried, work);
         value[i] = worth(w, &c);
         if (value[i] > best) best = value[i];
     }
@@ -161,7 +163,8 @@ static void best_place(struct echi_wishes *w, const struct echi_times *times, st
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
  * is a round part by part. */
 static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
-    struct echi_wishes own = *w;
+    struct echi_wishes *own = &work->trial;
+    *own = *w;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
     if (w->shards != ECHI_SHARDS_AUTO) return;
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
@@ -169,10 +172,10 @@ static void best_shards(struct echi_wishes *w, const struct echi_times *times, s
     for (int k = 1; may && k <= most; k = k < most && 2 * k > most ? most : 2 * k)
         for (int i = 0; i < 2; i++) {
             char text[2];
-            own.shards = k;
-            own.owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            if ((k == 1 && i) || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-            value[i][k] = candidate_of(&own, times, &work->tried, work).rate;
+            own->shards = k;
+            own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+            if ((k == 1 && i) || echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+            value[i][k] = candidate_of(own, times, &work->tried, work).rate;
             if (value[i][k] > best) best = value[i][k];
         }
     w->shards = 1;
@@ -188,18 +191,19 @@ static void best_shards(struct echi_wishes *w, const struct echi_times *times, s
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
 static ech_status one_policy(const struct echi_wishes *wishes, const struct echi_times *times, struct echi_choice_work *work,
                              struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
-    struct echi_wishes w = *wishes;
-    best_place(&w, times, work);
-    best_shards(&w, times, work);
-    const ech_status status = echi_plan_make(&w, times, out, text, cap);
+    struct echi_wishes *w = &work->placed;
+    *w = *wishes;
+    best_place(w, times, work);
+    best_shards(w, times, work);
+    const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
-    if (echi_policy_of(w.sync)->grouped && w.groups == 0) {
-        all->taken = best_groups(&w, times, work, all, out);
+    if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
+        all->taken = best_groups(w, times, work, all, out);
     } else {
         all->taken = all->count;
-        all->candidate[all->count++] = candidate_of(&w, times, out, work);
+        all->candidate[all->count++] = candidate_of(w, times, out, work);
     }
-    all->candidate[all->taken].samples_per_step = w.samples_per_step;
+    all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
 }
 
@@ -414,15 +418,16 @@ static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times)
  * fast enough for, a link may leave nothing to compute. */
 static void try_without_thin(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
                              struct echi_plan *plan, struct echi_choice *out) {
-    struct echi_wishes own = *w;
+    struct echi_wishes *own = &work->thin;
+    *own = *w;
     struct echi_choice without;
     char text[2];
-    own.batch = echi_wishes_round(w);
-    const int thin = w->keep_all ? 0 : leave_thin_out(&own, times);
-    if (thin == 0 || choose(&own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) return;
+    own->batch = echi_wishes_round(w);
+    const int thin = w->keep_all ? 0 : leave_thin_out(own, times);
+    if (thin == 0 || choose(own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) return;
     const double gain = worth(w, &without.candidate[without.taken]) / worth(w, &out->candidate[out->taken]);
     if (gain < CLEARLY) return;
-    *w = own;
+    *w = *own;
     *out = without;
     out->thin = thin;
     out->thin_gain = gain - 1;

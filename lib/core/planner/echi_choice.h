@@ -38,6 +38,7 @@ struct echi_choice_work {
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
     struct echi_plan tried;                      /* scored, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
+    struct echi_wishes placed, trial, thin;      /* with places; with those that are tried; without nodes on thin links */
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };
 
