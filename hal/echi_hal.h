@@ -147,6 +147,13 @@ ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, s
 /* The same for what the device does not copy from or to: not page-locked, of which a system has only so much. */
 ech_status echi_buffer_create_host(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err);
 
+/* The same, of which only the spans take memory now, and the rest none until it is written: for what is addressed by its position in
+ * something larger. echi_buffer_bytes is the whole, echi_buffer_held what the spans take. */
+struct echi_span { size_t at, len; };
+ech_status echi_buffer_create_spans(struct echi_device *device, size_t bytes, const struct echi_span *spans, int count,
+                                    struct echi_buffer **out, struct ech_error *err);
+size_t echi_buffer_held(const struct echi_buffer *buffer);
+
 /* --- queues and events. Offsets in bytes; ranges that do not fit are refused with ECH_E_ARGUMENT. --- */
 ech_status echi_queue_create(struct echi_device *device, struct echi_queue **out, struct ech_error *err);
 void echi_queue_destroy(struct echi_queue *queue);

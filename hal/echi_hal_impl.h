@@ -19,7 +19,8 @@ struct echi_buffer {
     struct echi_device *device;
     void *memory;
     void *host;     /* NULL when the memory is not addressable by the host */
-    size_t bytes;
+    size_t bytes, held;   /* held: of a reserved one; else all */
+    bool reserved;  /* `host` is a range of addresses: echi_reserve */
     bool of_host;   /* the host's end of copies, not the device's; never where the device computes in the host's memory */
     bool pinned;    /* page-locked; of_host too */
 };

@@ -235,6 +235,36 @@ ech_status echi_buffer_create_host(struct echi_device *device, size_t bytes, str
     return ECH_OK;
 }
 
+ech_status echi_buffer_create_spans(struct echi_device *device, size_t bytes, const struct echi_span *spans, int count,
+                                    struct echi_buffer **out, struct ech_error *err) {
+    if (out == NULL) return echi_hal_missing("buffer.spans", "out", err);
+    *out = NULL;
+    if (device == NULL) return echi_hal_missing("buffer.spans", "device", err);
+    uint8_t *host = echi_reserve(bytes);
+    size_t held = 0;
+    bool there = host != NULL;
+    for (int i = 0; i < count; i++) held += spans[i].len;
+    for (int i = 0; i < count && there; i++) there = echi_reserve_take(host, spans[i].at, spans[i].len);
+    ech_status status = there ? ECH_OK : echi_fail(err, ECH_E_MEMORY, "buffer.spans",
+                                                   "no memory for a buffer of %zu bytes; use a smaller batch or model", held);
+    if (status == ECH_OK && device->info.host_memory) {
+        status = echi_buffer_wrap(device, host, bytes, out, err);
+    } else if (status == ECH_OK) {
+        *out = calloc(1, sizeof **out);
+        if (*out == NULL) status = echi_fail_memory(err, "buffer.spans", "a buffer");
+        else **out = (struct echi_buffer){.device = device, .memory = host, .host = host, .bytes = bytes, .of_host = true};
+    }
+    if (status != ECH_OK) {
+        echi_release(host, bytes);
+        return status;
+    }
+    (*out)->reserved = true;
+    (*out)->held = held;
+    return ECH_OK;
+}
+
+size_t echi_buffer_held(const struct echi_buffer *buffer) { return buffer->reserved ? buffer->held : buffer->bytes; }
+
 ech_status echi_buffer_wrap(struct echi_device *device, void *host, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
     if (out == NULL) return echi_hal_missing("buffer.wrap", "out", err);
     *out = NULL;
@@ -250,8 +280,9 @@ void echi_buffer_destroy(struct echi_buffer *buffer) {
     if (buffer == NULL) return;
     const struct echi_device *device = buffer->device;
     if (buffer->pinned) device->backend->pinned_destroy(device->impl, buffer->memory);
-    else if (buffer->of_host) echi_free_aligned(buffer->memory);
-    else if (device->backend->buffer_destroy != NULL) device->backend->buffer_destroy(device->impl, buffer->memory);
+    else if (buffer->of_host && !buffer->reserved) echi_free_aligned(buffer->memory);
+    else if (!buffer->of_host && device->backend->buffer_destroy != NULL) device->backend->buffer_destroy(device->impl, buffer->memory);
+    if (buffer->reserved) echi_release(buffer->host, buffer->bytes);
     free(buffer);
 }
 

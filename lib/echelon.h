@@ -134,6 +134,7 @@ struct ech_progress {
     uint64_t bytes_sent;        /* by this node */
     double accuracy;            /* of the last look, 0..1; negative before the first */
     int looked;                 /* 1: this call reports a look at the test set */
+    uint32_t evaluated, to_evaluate;   /* an evaluation runs: it has so many of so many test samples behind it. 0, 0: none runs */
 };
 
 /* Options of a run. Get defaults with ech_config_init; set fields yourself or by name with ech_config_set. Fields are
@@ -179,7 +180,8 @@ struct ech_config {
     void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each look */
     void *user;
     /* When not NULL, a signal handler may set it. *stop non-zero on rank 0: the run ends in order for all (ech_train: ECH_E_ABORTED, and
-     * what was trained is saved). On another rank 1 means that this node leaves: its work is handed on, the others go on, and ech_train or
+     * what was trained is saved). An evaluation that runs then ends without an accuracy; one of what was trained last has `deadline`
+     * seconds. On another rank 1 means that this node leaves: its work is handed on, the others go on, and ech_train or
      * ech_step_begin returns ECH_E_ABORTED, without final weights. A node that the run cannot do without (its only owner of weights, of
      * fully connected layers, its last worker) ends the run in order instead, and so does any node with a value above 1. */
     const volatile int *stop;

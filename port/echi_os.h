@@ -44,6 +44,11 @@ void echi_free_aligned(void *p);
 /* Bytes that this process may still take, as the system and its control groups say; SIZE_MAX where nothing says so. Large blocks are
  * refused beyond it. `root` stands in front of the files' paths: "", but for tests. */
 size_t echi_memory_available(const char *root);
+/* A range of addresses: zeros, page by page memory once it is written; page aligned; NULL when there is none. */
+void *echi_reserve(size_t bytes);
+void echi_release(void *reserved, size_t bytes);   /* the same bytes; NULL is harmless */
+/* Makes [at, at + len) of it memory, which nobody else may use yet; false when there is less than that, as with echi_alloc_aligned. */
+bool echi_reserve_take(void *reserved, size_t at, size_t len);
 
 /* --- files --- */
 /* The whole file in one malloc'd block (caller frees). Refuses more than `most` bytes. Errors name the path. */

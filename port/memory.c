@@ -40,6 +40,12 @@ static void *take(size_t padded) {
     return memset(p, 0, padded);
 }
 
+static void end_turn(int turn) {
+    if (turn < 0) return;
+    flock(turn, LOCK_UN);   /* a process that was forked meanwhile has it open as well */
+    close(turn);
+}
+
 void *echi_alloc_aligned(size_t bytes) {
     size_t padded;
     if (!echi_add_size(bytes ? bytes : 1, ALIGNMENT - 1, &padded)) return NULL;
@@ -47,11 +53,34 @@ void *echi_alloc_aligned(size_t bytes) {
     if (padded < LARGE) return take(padded);
     const int turn = take_turn();
     void *p = padded > echi_memory_available("") ? NULL : take(padded);
-    if (turn >= 0) {
-        flock(turn, LOCK_UN);   /* a process that was forked meanwhile has it open as well */
-        close(turn);
-    }
+    end_turn(turn);
     return p;
 }
 
 void echi_free_aligned(void *p) { free(p); }
+
+void *echi_reserve(size_t bytes) {
+    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+#ifdef MADV_NOHUGEPAGE
+    (void)madvise(p, bytes ? bytes : 1, MADV_NOHUGEPAGE);   /* else a byte would take 2 MiB around it */
+#endif
+    return p;
+}
+
+void echi_release(void *reserved, size_t bytes) {
+    if (reserved) munmap(reserved, bytes ? bytes : 1);
+}
+
+bool echi_reserve_take(void *reserved, size_t at, size_t len) {
+    uint8_t *first = (uint8_t *)reserved + at;
+    const int turn = len < LARGE ? -1 : take_turn();
+    const bool there = len < LARGE || len <= echi_memory_available("");
+#ifdef MADV_HUGEPAGE
+    const uintptr_t large = ((uintptr_t)first + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1), end = ((uintptr_t)first + len) & ~(LARGE_PAGE - 1);
+    if (there && end > large) (void)madvise(first + (large - (uintptr_t)first), end - large, MADV_HUGEPAGE);
+#endif
+    if (there) memset(first, 0, len);
+    end_turn(turn);
+    return there;
+}

@@ -35,8 +35,27 @@ static int columns(void) {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
+static void show(struct progress *p, const char *line) {
+    clear_line(p);
+    if (p->terminal) fprintf(stderr, "%.*s", columns(), line);
+    else fprintf(stderr, "%s\n", line);
+    p->open = p->terminal;
+}
+
+/* Meanwhile the clock of training stands still; calls come once a second. */
+static void show_eval(struct progress *p, const struct ech_progress *now) {
+    char line[120];
+    if (p->evals++ < p->every) return;
+    p->evals = 0;
+    snprintf(line, sizeof line, "%6.1f s%s  epoch %.2f  evaluates: %u of %u test images", now->seconds, p->clock, now->epochs,
+             now->evaluated, now->to_evaluate);
+    show(p, line);
+}
+
 void progress_show(struct progress *p, const struct ech_progress *now) {
     if (p->quiet) return;
+    if (now->to_evaluate > 0) return show_eval(p, now);
+    p->evals = 0;
     if (!p->terminal && !now->looked && p->said && now->seconds - p->last < p->every) return;
     p->last = now->seconds;
     p->said = true;
@@ -45,10 +64,7 @@ void progress_show(struct progress *p, const struct ech_progress *now) {
     if (now->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "  test %.2f %%", 100 * now->accuracy);
     snprintf(line, sizeof line, "%6.1f s%s  epoch %.2f%s%s  %.0f images/s  stale %.2f  sent %s", now->seconds, p->clock, now->epochs,
              loss, accuracy, now->images_per_second, now->staleness, bytes_text((double)now->bytes_sent, bytes, sizeof bytes));
-    clear_line(p);
-    if (p->terminal) fprintf(stderr, "%.*s", columns(), line);
-    else fprintf(stderr, "%s\n", line);
-    p->open = p->terminal;
+    show(p, line);
 }
 
 void progress_end(struct progress *p) {

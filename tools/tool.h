@@ -54,6 +54,7 @@ struct progress {
     bool open;            /* the cursor stands in a line that the next one rewrites */
     bool said;            /* a line was written */
     double every, last;   /* seconds between lines, and when the last was written */
+    int evals;            /* calls in an evaluation since a line was written */
     char prefix[24];      /* "echelon: ", or "echelon: rank 3: " */
     const char *clock;    /* what follows the seconds: "", or that they are virtual */
 };

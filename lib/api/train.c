@@ -34,6 +34,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         echi_config_log(config, ECH_LOG_INFO, "training samples are cropped and mirrored at random (augment off takes them as they are)");
     if (config->rank == 0) {
         ECHI_TRY_GOTO(echi_first_weights(model, config, &weights, err), out);
+        job->first_weights = weights;
         if (config->checkpoint[0]) ECHI_TRY_GOTO(echi_checkpoints_open(config, job, &checkpoints, err), out);
         const struct echi_checkpoint *from = checkpoints ? echi_checkpoints_from(checkpoints) : NULL;
         if (from) memcpy(weights, from->weights, model->n_params * sizeof *weights);

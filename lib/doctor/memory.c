@@ -63,6 +63,7 @@ static ech_status make_plan(struct trial *t, const struct ech_config *c, struct 
 static ech_status set_up(struct trial *t, const struct ech_config *c, struct ech_doctor *d, struct ech_error *err) {
     d->memory.available = echi_memory_available("");
     if (c->rank == 0) ECHI_TRY(echi_first_weights(t->job.model, c, &t->weights, err));
+    t->job.first_weights = t->weights;
     ECHI_TRY(echi_node_exec(c, &t->job, &t->exec, err));
     ECHI_TRY(echi_measure(&t->job, echi_exec_device(t->exec), c->slow, NULL, &t->times[c->rank], err));
     d->memory.step_seconds = echi_times_whole(&t->times[c->rank], 64);
@@ -72,6 +73,7 @@ static ech_status set_up(struct trial *t, const struct ech_config *c, struct ech
     if (t->setup.plan.group_of[c->rank] != ECHI_NONE) d->memory.step = (int)echi_plan_step(&t->setup.plan, c->rank);
     echi_loans_init(&t->loans, c->rank);
     echi_exec_use_loans(t->exec, &t->loans);
+    echi_node_params(c, t->exec, t->weights);
     ECHI_TRY(echi_exec_setup(t->exec, &t->setup, err));
     return c->rank == 0 && c->checkpoint[0] ? echi_exec_setup_kept(t->exec, err) : ECH_OK;
 }

@@ -20,6 +20,10 @@ void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* wh
 /* In front of the setup: what these slots lend one another, as it is when a task is asked for. Slots that borrow get no memory of their
  * own then. NULL, as at first: nothing is lent. */
 void echi_exec_use_loans(struct echi_exec *exec, const struct echi_loans *loans);
+/* In front of the setup, rank 0: the coordinator's weights are this memory, which outlives the slots and takes no copy where the device
+ * computes in the host's memory. `moves`: a node that is alone (echi_plan_alone) trains in it, so it never holds older weights than the
+ * owner has. */
+void echi_exec_use_params(struct echi_exec *exec, echi_real *params, bool moves);
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
@@ -33,7 +37,7 @@ ech_status echi_exec_read_ahead(struct echi_exec *exec, bool spare, struct ech_e
 /* A step with the samples of this lease will come next, if all goes well. Any thread; does not wait. */
 void echi_exec_expect(struct echi_exec *exec, const struct echi_lease *lease);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
-/* Bytes that are held, by what is in them: exec_bytes.c. */
+/* Bytes that are held, by what is in them, without those of echi_exec_use_params: exec_bytes.c. */
 struct echi_exec_bytes {
     size_t weights, gradients, moments;                    /* copies, sums and what is coded among them; an optimiser's memory */
     size_t rows, activations;                              /* between trunk and head; of stacks, with their scratch */
@@ -48,5 +52,10 @@ void echi_exec_tell_fallbacks(const struct echi_exec *exec, void (*tell)(void *s
 /* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
  * session by the thread that computes the step. */
 ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);
+/* Any thread: how many test samples an evaluation has behind it, the one that runs or the last one. */
+uint32_t echi_exec_evaluated(const struct echi_exec *exec);
+/* Any thread: an evaluation that runs, or is begun later, ends before its next layers. Its accuracy is then this. */
+#define ECHI_NO_ACCURACY (-1.0)
+void echi_exec_end_eval(struct echi_exec *exec);
 ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 #endif

@@ -5,6 +5,8 @@
 #define ECHI_EXEC_IMPL_H
 #include "echi_exec.h"
 
+#include <stdatomic.h>
+
 /* Room for samples as they are read. */
 struct echi_samples { echi_real *rows; uint16_t *labels; uint32_t *index; };
 
@@ -14,6 +16,9 @@ struct echi_exec {
     struct echi_lane *lane;                       /* NULL while measuring */
     const struct echi_setup *setup;
     const struct echi_loans *loans;               /* NULL: every slot has memory of its own */
+    echi_real *params; bool params_move;          /* echi_exec_use_params; NULL: the coordinator's weights have memory of their own */
+    size_t *counting;                             /* the set-up makes no slot, and adds here what it would take; NULL: it makes them */
+    bool sum_is_push;                             /* a round has one push, and that is lent: the sum is where backward has left it */
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
@@ -22,6 +27,8 @@ struct echi_exec {
     struct echi_samples samples, looked_at;
     struct echi_ahead *ahead;                     /* who reads the next `samples`; NULL: the lane itself does */
     uint32_t look_rows;                           /* the look takes so many samples at once */
+    _Atomic uint32_t evaluated;                   /* of the test samples; how far an evaluation is */
+    atomic_bool ends_eval;                        /* its result is not wanted any more */
     echi_real *head_rows, *head_rows_grad;
     uint16_t *head_labels;
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
@@ -36,6 +43,7 @@ struct echi_exec {
 /* ---- exec.c ---- */
 static inline struct echi_buffer **buffer_of(struct echi_exec *x, struct echi_slot s) {
     const struct echi_slot at = x->loans ? echi_loans_slot(x->loans, s) : s;
+    if (x->sum_is_push && at.kind == ECHI_SLOT_OWNER_SUM) return &x->slot[ECHI_SLOT_WORKER_GRADS][0];
     return &x->slot[at.kind][at.index];
 }
 static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return *buffer_of(x, s); }
@@ -45,6 +53,15 @@ static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) 
 void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add);
 /* Slots [first, first + count) of a kind; those that are there stay. */
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
+/* Scratch of so many bytes, counted like them. */
+ech_status echi_exec_scratch(struct echi_exec *x, size_t bytes, struct echi_buffer **out, struct ech_error *err);
+/* exec_bytes.c: what of such a slot holds anything under the plan: parameters are addressed by their place in the model, and a node may
+ * have few of them. Returns how many; what they take is in *held. */
+#define ECHI_EXEC_SPANS (2 * ECHI_PARTS_MAX + 1)
+int echi_exec_spans(const struct echi_exec *x, enum echi_slot_kind kind, int index, size_t bytes, struct echi_span out[ECHI_EXEC_SPANS],
+                    size_t *held);
+/* Is there so much memory for slots, beside the stacks that are there? Else ECH_E_MEMORY and a sentence. */
+ech_status echi_exec_fits(const struct echi_exec *x, size_t slots, struct ech_error *err);
 /* Where an owner takes this worker's pushes: nowhere, if they are lent. */
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */

@@ -24,6 +24,7 @@ struct echi_job {
     bool norms_behind;                        /* it has a batch-norm behind the cut */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
     double measure;                           /* seconds for which steps are measured */
+    echi_real *first_weights;                 /* rank 0: steps are measured with these, which then take no other memory; NULL: with some */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,

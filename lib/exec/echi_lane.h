@@ -18,7 +18,8 @@ ech_status echi_lane_create(echi_lane_run run, void *self, void (*notify)(void *
  * it may touch must stay, and it goes no further when it comes back. */
 bool echi_lane_destroy(struct echi_lane *lane, int64_t patience);
 #define ECHI_PATIENCE_SLICES 20   /* that such a wait is cut into */
-/* Called by a function that echi_lane_call runs, now and then: it makes progress. Does not return in a thread that is left behind. */
+/* Called now and then by a function that echi_lane_call runs, and by a task that does not breathe: it makes progress. Does not return in a
+ * thread that is left behind. */
 void echi_lane_stay(struct echi_lane *lane);
 ech_status echi_lane_submit(struct echi_lane *lane, const struct echi_task *task, struct ech_error *err);
 bool echi_lane_take(struct echi_lane *lane, struct echi_done *out);

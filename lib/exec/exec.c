@@ -51,6 +51,10 @@ void echi_exec_destroy(struct echi_exec *x) {
 struct echi_device *echi_exec_device(struct echi_exec *x) { return x->device; }
 void echi_exec_use_lane(struct echi_exec *x, struct echi_lane *lane) { x->lane = lane; }
 void echi_exec_use_loans(struct echi_exec *x, const struct echi_loans *loans) { x->loans = loans; }
+void echi_exec_use_params(struct echi_exec *x, echi_real *params, bool moves) {
+    x->params = echi_device_describe(x->device)->host_memory ? params : NULL;
+    x->params_move = moves;
+}
 
 /* ------------------------------------------------------------- set-up */
 
@@ -81,13 +85,30 @@ static bool crosses(const struct echi_exec *x, enum echi_slot_kind kind, int ind
 }
 
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
-    for (int i = first; i < first + count; i++)
-        if (!x->slot[kind][i]) {
-            struct echi_buffer **out = &x->slot[kind][i];
-            ECHI_TRY(crosses(x, kind, i) ? echi_buffer_create_pinned(x->device, bytes, out, err)
-                                      : echi_buffer_create_host(x->device, bytes, out, err));
-        }
+    struct echi_span span[ECHI_EXEC_SPANS];
+    for (int i = first; i < first + count; i++) {
+        struct echi_buffer **out = &x->slot[kind][i];
+        const bool pinned = crosses(x, kind, i) && !echi_device_describe(x->device)->host_memory;
+        size_t held = bytes;
+        if (*out) continue;
+        const int spans = pinned ? 0 : echi_exec_spans(x, kind, i, bytes, span, &held);
+        if (x->counting) *x->counting += held;
+        else if (pinned) ECHI_TRY(echi_buffer_create_pinned(x->device, bytes, out, err));
+        else if (held < bytes) ECHI_TRY(echi_buffer_create_spans(x->device, bytes, span, spans, out, err));
+        else ECHI_TRY(echi_buffer_create_host(x->device, bytes, out, err));
+    }
     return ECH_OK;
+}
+
+ech_status echi_exec_scratch(struct echi_exec *x, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
+    if (!x->counting) return echi_buffer_create_host(x->device, bytes, out, err);
+    *x->counting += bytes;
+    return ECH_OK;
+}
+
+/* A slot that is memory of another. */
+static ech_status wrap(struct echi_exec *x, enum echi_slot_kind kind, int index, void *memory, size_t bytes, struct ech_error *err) {
+    return x->counting || x->slot[kind][index] ? ECH_OK : echi_buffer_wrap(x->device, memory, bytes, &x->slot[kind][index], err);
 }
 
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err) {
@@ -128,6 +149,15 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
     return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->strands + places, all, err);
 }
 
+/* What the worker computes in. */
+static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, uint32_t n, struct ech_error *err) {
+    for (int i = 0; i < p->strands && !p->deterministic; i++)
+        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
+    if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
+    ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
+    return allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err);
+}
+
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
     if (!local) ECHI_TRY(setup_places(x, p, all, err));
@@ -143,12 +173,6 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
-    if (!x->job->model) return ECH_OK;
-    for (int i = 0; i < p->strands && !p->deterministic; i++)
-        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
-    if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
-    ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
-    ECHI_TRY(allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err));
     if (!p->separated) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
@@ -165,6 +189,7 @@ static ech_status setup_snapshots(struct echi_exec *x, const struct echi_plan *p
     const bool own = p->group_of[rank] == group || (p->was_in[rank] >> group & 1);
     bool others = false;
     for (int r = 0; r < p->world; r++) others = others || (r != rank && !p->lost[r] && p->group_of[r] == group);
+    if (x->params && x->params_move && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_OWNER_WEIGHTS, 0, x->params, all, err);
     return echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, echi_plan_snapshots(p, others, own), all, err);
 }
 
@@ -189,9 +214,11 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(setup_snapshots(x, p, group, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
+    x->sum_is_push = x->loans && echi_plan_alone(p);
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds && !x->sum_is_push)
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
-    if (p->deterministic) ECHI_TRY(echi_buffer_create_host(x->device, all, &x->rounded, err));
+    if (p->deterministic) ECHI_TRY(echi_exec_scratch(x, all, &x->rounded, err));
     for (int r = 0; r < p->world && x->setup->norms > 0; r++)
         if (p->group_of[r] == group) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM, r, 1, echi_job_norm_bytes(x->job), err));
     if (x->setup->norms > 0) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
@@ -204,25 +231,42 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     return ECH_OK;
 }
 
-static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+/* What the head computes in. */
+static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
     const size_t width = x->job->cut_width;
     uint32_t most = ECHI_MERGE_ROWS;
+    for (int r = 0; r < p->world; r++)
+        if (p->group_of[r] != ECHI_NONE && echi_plan_room(p, r) > most) most = echi_plan_room(p, r);
+    ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
+    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
+    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
+    ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
+    return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
+}
+
+static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const size_t width = x->job->cut_width;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = echi_plan_room(p, r);
-        if (n > most) most = n;
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
-    ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
-    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
-    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
-    ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
-    return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
+    const bool rounds = echi_policy_of((enum echi_sync)p->sync)->rounds;
+    return rounds ? echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err) : ECH_OK;
+}
+
+/* The coordinator's weights, and where those of trunk and head come in: of a node that is alone in the owner's own place, since nothing
+ * has to come from there. */
+static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const struct echi_slot owners = {ECHI_SLOT_OWNER_WEIGHTS, 0};
+    if (x->params) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 0, x->params, all, err));
+    else ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 1, all, err));
+    if (x->params && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, owners, NULL), all, err);
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, p->separated ? 2 : 1, all, err);
 }
 
 uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {
@@ -242,18 +286,35 @@ static ech_status setup_look(struct echi_exec *x, struct ech_error *err) {
     return echi_samples_create(&x->looked_at, x->job, x->look_rows, err);
 }
 
+static ech_status setup_stacks(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
+    if (!x->job->model) return ECH_OK;
+    if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_trunk(x, p, echi_plan_step(p, rank), err));
+    if (p->separated && p->head == rank) ECHI_TRY(setup_head_stack(x, p, err));
+    return rank == 0 && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
+}
+
+static ech_status setup_slots(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
+    const size_t all = x->job->n_params * sizeof(echi_real);
+    const int owned = echi_plan_group_owned(p, rank);
+    if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, rank), all, err));
+    if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
+    if (p->separated && p->head == rank) ECHI_TRY(setup_head(x, p, all, err));
+    if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
+    return rank == 0 ? setup_params(x, p, all, err) : ECH_OK;
+}
+
+/* Stacks first, of which each asks whether there is memory for it. What all slots take is counted before any is made. */
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
     const struct echi_plan *p = &setup->plan;
-    const size_t all = x->job->n_params * sizeof(echi_real);
+    size_t bytes = 0;
     x->setup = setup;
-    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, setup->rank), all, err));
-    const int owned = echi_plan_group_owned(p, setup->rank);
-    if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
-    if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
-    if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
-    if (setup->rank != 0) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
-    return x->job->model && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
+    ECHI_TRY(setup_stacks(x, p, setup->rank, err));
+    x->counting = &bytes;
+    const ech_status counted = setup_slots(x, p, setup->rank, err);
+    x->counting = NULL;
+    ECHI_TRY(counted);
+    ECHI_TRY(echi_exec_fits(x, bytes, err));
+    return setup_slots(x, p, setup->rank, err);
 }
 
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
@@ -261,7 +322,7 @@ ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
     const size_t memory = echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1, x->job->n_params * sizeof(echi_real), err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 1, p->n_groups, memory, err));
-    for (int part = 1; part < 3 && echi_optimizer_adam(echi_plan_owner_optimizer(p)); part++) {   /* where the owners' come in */
+    for (int part = 1; part < 3; part++) {   /* where the owners' come in: a memory is as large as weights, or larger */
         echi_buffer_destroy(x->slot[ECHI_SLOT_COORD_PARAMS][part]);
         x->slot[ECHI_SLOT_COORD_PARAMS][part] = NULL;
     }
@@ -430,6 +491,16 @@ static ech_status join_norms(struct echi_exec *x, const struct echi_task *task) 
     return ECH_OK;
 }
 
+/* The stack's unit with the first parameters of this layer (of those with parameters); behind the last: one past the end. */
+static int unit_of(const struct echi_exec *x, const struct echi_stack *stack, int layer) {
+    int unit = 0, first, end;
+    if (layer >= x->setup->cut) return echi_stack_units(stack);
+    for (;; unit++) {
+        echi_stack_unit(stack, unit, &first, &end);
+        if (x->job->layer[layer].layer < end) return unit;
+    }
+}
+
 static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
     struct echi_stack *trunk = x->trunk[task->strand];
@@ -442,13 +513,16 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     const struct echi_lease *l = &task->lease;
     struct echi_buffer *weights = slot(x, task->weights);
     struct echi_stack *trunk = x->trunk[task->strand];
-    const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : 0;
-    const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part) : units;
-    ECHI_TRY(task->part > 0 ? go_on_at(x, task, first, err) : begin_step(x, task, err));
+    const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : unit_of(x, trunk, task->from);
+    const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part)
+                    : task->until > 0                               ? unit_of(x, trunk, task->until) : units;
+    if (task->part > 0) ECHI_TRY(go_on_at(x, task, first, err));
+    else if (task->from == 0) ECHI_TRY(begin_step(x, task, err));
     for (int u = first; u < end; u++) {
         ECHI_TRY(echi_stack_forward(trunk, u, weights, err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
+    if (task->until > 0) return ECH_OK;
     if (end < units) return stop_at(x, task, end, err);
     if (task->kind == ECHI_TASK_FORWARD) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
@@ -481,7 +555,7 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, co
 
 /* As far as its part goes. */
 static ech_status step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
-    const bool stops_forward = task->sums.kind && task->part < x->setup->norms;
+    const bool stops_forward = task->until > 0 || (task->sums.kind && task->part < x->setup->norms);
     if (task->part <= x->setup->norms) ECHI_TRY(forward(x, task, result, err));
     return stops_forward ? ECH_OK : backward(x, task, result, err);
 }
@@ -501,17 +575,33 @@ static int ranges_of(const struct echi_exec *x, const struct echi_task *task, bo
     return 1;
 }
 
+/* Pushes of a part are summed so many parameters at a time: the sum stays in a cache while it is read and written for each of them. */
+#define SUM_BLOCK ((size_t)1 << 16)
+
+/* ADD, APPLY of a part: the sum takes in what has come of it. */
+static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets, struct ech_error *err) {
+    const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
+    const struct echi_buffer *push[ECHI_MERGE_STEPS];
+    struct echi_buffer *sum = slot(x, to);
+    const int n = task->n_rows;
+    for (int i = 0; i < n; i++) push[i] = slot(x, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, task->rows[i]});
+    for (size_t at = 0; at < p->count && n > 0; at += SUM_BLOCK) {
+        const size_t count = p->count - at < SUM_BLOCK ? p->count - at : SUM_BLOCK;
+        ECHI_TRY(echi_sum_states(x->device, sum, sets ? push[0] : sum, push + sets, n - sets, p->at + at, count, err));
+    }
+    return ECH_OK;
+}
+
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
+    if (task->only) return add_rows(x, task, task->state, task->first, err);
     const int ranges = ranges_of(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     for (int i = 0; i < ranges && !task->first; i++)
         ECHI_TRY(echi_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
     if (!task->first) return ECH_OK;
-    if (task->only)
-        return echi_sum_states(x->device, slot(x, task->state), slot(x, task->grads), NULL, 0, range[0].at, range[0].count, err);
     if (of_head)   /* a stack leaves its gradients in that very buffer */
         memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + range[0].at,
                (echi_real *)echi_buffer_host(slot(x, task->grads)) + range[0].at, range[0].count * sizeof(echi_real));
@@ -678,12 +768,20 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     const int units = echi_stack_units(x->eval);
     uint32_t hits = 0;
     for (uint32_t at = 0; at < all; at += x->look_rows) {
+        atomic_store(&x->evaluated, at);
         const int n = (int)(all - at < x->look_rows ? all - at : x->look_rows);
         for (int i = 0; i < n; i++) x->looked_at.index[i] = at + (uint32_t)i;
         ECHI_TRY(echi_exec_read(x->job, true, 0, x->looked_at.index, n, x->looked_at.rows, x->looked_at.labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->looked_at.rows, err));
         if (at > 0) ECHI_TRY(echi_stack_same_params(x->eval, err));
-        for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
+        for (int u = 0; u < units; u++) {
+            if (atomic_load(&x->ends_eval)) {   /* the share of hits so far would be the accuracy on another test set */
+                result->accuracy = ECHI_NO_ACCURACY;
+                return ECH_OK;
+            }
+            ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
+            echi_lane_stay(x->lane);   /* the whole test set may take many times as long as a step */
+        }
         double loss;
         int correct = 0;
         ECHI_TRY(echi_stack_loss(x->eval, x->looked_at.labels, 0, &loss, &correct, err));
@@ -693,6 +791,9 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     return ECH_OK;
 }
 
+uint32_t echi_exec_evaluated(const struct echi_exec *x) { return atomic_load(&x->evaluated); }
+void echi_exec_end_eval(struct echi_exec *x) { atomic_store(&x->ends_eval, true); }
+
 ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     struct echi_exec *x = self;
     if (x->setup->plan.deterministic && task->kind != ECHI_TASK_EVAL) return echi_granules_run(x, task, result, err);
@@ -701,6 +802,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
     case ECHI_TASK_APPLY:
+        if (task->only) ECHI_TRY(add_rows(x, task, task->grads, !task->summed, err));
         if (!echi_exec_coded(x) || task->grads.kind != ECHI_SLOT_OWNER_GRADS) {   /* of a round: its sum is gradients already */
             ECHI_TRY(damp(x, task, slot(x, task->grads), err));
             return echi_exec_apply(x, task, slot(x, task->grads), false, err);

@@ -22,7 +22,7 @@ ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err) {
     size_t most = 0;
     for (int i = 0; i < x->setup->cut; i++)
         if (x->job->layer[i].count > most) most = x->job->layer[i].count;
-    ECHI_TRY(echi_codec_room_create(most, &x->push_room, err));
+    if (!x->counting) ECHI_TRY(echi_codec_room_create(most, &x->push_room, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands + 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_RESIDUAL, 0, 1, all, err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_CODED, 0, p->strands, bytes_of_pushes(x), err);
@@ -44,8 +44,8 @@ ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_err
     const size_t all = x->job->n_params * sizeof(echi_real);
     size_t at, count;
     echi_job_range(x->job, p, false, &at, &count);
-    ECHI_TRY(echi_codec_room_create(count, &x->state_room, err));
-    ECHI_TRY(echi_buffer_create_host(x->device, all, &x->pushed, err));
+    if (!x->counting) ECHI_TRY(echi_codec_room_create(count, &x->state_room, err));
+    ECHI_TRY(echi_exec_scratch(x, all, &x->pushed, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_CODED, 0, ECHI_ANSWERS, echi_coded_most(count), err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_STATE_KNOWN, 0, 1, all, err));

@@ -71,6 +71,7 @@ void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, in
     out->n_layers = job->n_layers;
     out->cut_width = (uint32_t)job->cut_width;
     out->cut = plan->separated ? job->cut_params : job->n_layers;
+    out->whole_steps = !job->model;
     for (int i = 0; i < out->cut && plan->sync_norm; i++)
         if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;
 }

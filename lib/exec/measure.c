@@ -285,8 +285,11 @@ static ech_status bench_stacks(struct bench *b, const struct echi_job *job, stru
 /* What goes through them, filled with numbers of the size that samples have. */
 static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     const struct echi_job *job = b->job;
-    ECHI_TRY(echi_buffer_create_pinned(b->device, job->n_params * sizeof(echi_real), &b->params, err));
-    ECHI_TRY(echi_buffer_create_pinned(b->device, job->n_params * sizeof(echi_real), &b->grads, err));
+    const size_t all = job->n_params * sizeof(echi_real);
+    const bool there = job->first_weights && echi_device_describe(b->device)->host_memory;
+    ECHI_TRY(there ? echi_buffer_wrap(b->device, job->first_weights, all, &b->params, err)
+                   : echi_buffer_create_pinned(b->device, all, &b->params, err));
+    ECHI_TRY(echi_buffer_create_pinned(b->device, all, &b->grads, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
     b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, sizeof *b->labels);
@@ -300,7 +303,7 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
         return echi_fail(err, ECH_E_MEMORY, "run.measure",
                          "no memory for %zu bytes to measure a step of %d samples in; use a smaller batch or model",
                          (size_t)most * (echi_shape_size(job->model->input) + job->cut_width) * sizeof(echi_real) + b->other_bytes, most);
-    echi_model_init(job->model, 1, echi_buffer_host(b->params));
+    if (!there) echi_model_init(job->model, 1, echi_buffer_host(b->params));
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
 }

@@ -80,6 +80,9 @@ void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config
             echi_fail(err, c->status, "run",
                       "the run before this one reached the %.2f %% of --target-accuracy, with weights that are not in its checkpoint; this "
                       "one has not reached them again (%.2f %%): allow more --epochs", 100 * config->target_accuracy, 100 * c->accuracy);
+        else if (c->best_accuracy < 0)
+            echi_fail(err, c->status, "run", "a stop ended the evaluation before it could find the %.2f %% of --target-accuracy",
+                      100 * config->target_accuracy);
         else
             echi_fail(err, c->status, "run",
                       "the best evaluation found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",

@@ -8,8 +8,10 @@ source "$(dirname "$0")/common.sh"
 here=$root/test/bench
 export ECHELON=$echelon B=${B:-$root/build}
 
-# A node training LeNet-5, with MNIST loaded: one alone, and the largest of four in a cluster (rank 0, which looks).
+# Where samples are few, a net of 80 MB on one node: its copies of the model, beside activations. Then nodes that train LeNet-5, with MNIST
+# loaded: one alone, and the largest of four in a cluster (rank 0, which looks).
 memory() {
+    bash "$root/test/cluster/test_memory.sh" | grep '^one node' || true
     local data report=$out/memory.json
     data=$(find_mnist) || { echo "no MNIST: skipped"; return 0; }
     local title options peak

@@ -134,9 +134,9 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
     if (!head) run.applied += count;
     if (head || run.applied == all) run.step[head]++;
     if (run.applied == all) run.applied = 0;
-    if (!run.deterministic)
-        memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
     ECHI_TRY(__real_echi_exec_run(self, task, result, err));
+    if (!run.deterministic)   /* of a part the task itself has put the sum together */
+        memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
     echi_real *weights = (echi_real *)echi_exec_slot(self, task->weights_out, NULL) + at;
     if (run.restart) memcpy(weights, run.start_from + row, count * sizeof *weights);
     memcpy(run.weights + row, weights, count * sizeof *weights);

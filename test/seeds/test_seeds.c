@@ -177,6 +177,8 @@ int main(int argc, char **argv) {
     tell("", "reserves-woken", counts.woke);
     tell("", "leases-handed-back", counts.handed_back);
     tell("", "parts-behind-a-norm", counts.norms);
+    tell("", "forwards.on-weights-that-come", counts.forwards);
+    tell("", "forwards.begun-again", counts.forwards_again);
     tell("", "parts-behind-a-norm.of-later-leases", counts.later_norms);
     tell("", "events", events);
     for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);

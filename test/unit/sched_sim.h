@@ -146,7 +146,9 @@ struct node {
     int64_t clock_at, clock_jump; int32_t drift;   /* its own time, see clock_of */
     uint8_t slow[NODES];                    /* links to others take so many times as long; 0 is once */
     uint16_t stalled[TASKS]; int n_stalled; /* work that waits for the release */
-    int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
+    int64_t last_due[NODES][ECHI_KINDS][PARAMS];   /* of messages to each node, by name */
+    /* The forward that its worker has begun on weights that are not all there: so many layers, what they read, and of which copies. */
+    struct { int gone; uint32_t word[PARAMS], of[PARAMS]; } early;
     struct channel channel[NODES][PAYLOADS];
     struct place place[ECHI_SLOT_KINDS * 3 + 6 * INDICES + 2 * ECHI_WORKER_PLACES];   /* see places_of */
     /* from here on nothing is cleared for a run: a role begins with its init */
@@ -183,6 +185,7 @@ enum fault {
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, stale_most, moves, woke, handed_back;
+    uint64_t forwards, forwards_again;      /* begun on weights that were not all there; of these again, behind one that was dropped */
     uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's
                                                first of the round */
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
@@ -302,6 +305,7 @@ static void note_left(struct sim *s, int worker);
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot);
 static void watch_begins(struct sim *s, int node, const struct echi_task *t);
 static void watch_step(struct sim *s, const struct work *w);
+static void watch_early(struct sim *s, const struct work *w);
 static void watch_rows(struct sim *s, const struct work *w);
 static void watch_answers(struct sim *s, const struct work *w);
 static void watch_ends(struct sim *s, const struct work *w);
@@ -370,7 +374,7 @@ static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "rescues", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
-                                         "waits for a norm"};
+                                         "waits for a norm", "waits for a part"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "
                 "%d leases out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,
@@ -505,14 +509,25 @@ static void read_ends(struct sim *s, int node, struct echi_slot slot, int first,
         own->readers[i] = (uint8_t)(own->readers[i] - (own != p));
     }
 }
-/* A push that is lent has one reader, its message, and its receiver may write beside that; weights that are lent nobody writes. */
+/* Of a node that is alone: are its weights lent to its worker, which may compute on them no more when they are applied in place? */
+static bool lends_in_place(const struct sim *s, int node, struct echi_slot slot) {
+    const struct echi_loans *l = &s->node[node].role.loans;
+    bool lends = false;
+    for (int i = 0; i < ECHI_LOANS && slot.kind == ECHI_SLOT_OWNER_WEIGHTS && echi_plan_alone(&s->plan); i++)
+        lends = lends || (l->loan[i].messages > 0 && l->loan[i].lender.kind == slot.kind && l->loan[i].lender.index == slot.index);
+    return lends;
+}
+/* A push that is lent has one reader, its message, and its receiver may write beside that, as an owner that is alone beside that of its
+ * weights; other weights that are lent nobody writes. Such an owner may be asked for a copy while its task waits for the release: the copy
+ * is made before that, and only its SENT comes later. */
 static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
     const bool borrows = p != own_place(s, node, slot);
+    const int messages = borrows || lends_in_place(s, node, slot), copies = lends_in_place(s, node, slot) ? s->node[node].owner.sends : 0;
     if (borrows && slot.kind != ECHI_SLOT_OWNER_GRADS) race(s, node, slot, first, "written, and it is lent to be read");
     for (int i = first; i < end; i++) {
         if (p->writer[i]) race(s, node, slot, i, "written by two");
-        if (p->readers[i] != borrows) race(s, node, slot, i, "written while it is read");
+        if (p->readers[i] < messages || p->readers[i] > messages + copies) race(s, node, slot, i, "written while it is read");
         p->writer[i] = true;
     }
 }
@@ -560,6 +575,13 @@ static bool takes_first(const struct sim *s, const struct echi_task *t) {
     return t->kind == ECHI_TASK_ADD && t->first && !t->only && s->plan.codec == ECHI_CODEC_DENSE;
 }
 
+/* Of a worker's weights the words in front of those that its task may not read yet. */
+static int cut_to(const struct sim *s, const struct echi_task *t) { return (t->until > 0 ? t->until : cut_of(s)) * WORDS; }
+
+static bool in_place(const struct echi_task *t) {
+    return t->kind == ECHI_TASK_APPLY && t->weights.kind == t->weights_out.kind && t->weights.index == t->weights_out.index;
+}
+
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
@@ -575,7 +597,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     const struct echi_slot momentum = {ECHI_SLOT_OWNER_MOMENTUM, 0}, head_momentum = {ECHI_SLOT_HEAD_MOMENTUM, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
-        reads(s, node, t->weights, 0, cut);
+        reads(s, node, t->weights, 0, cut_to(s, t));
+        if (t->until > 0) break;
         if (t->coded.kind) writes(s, node, t->state, first, end);
         if (begins) writes(s, node, t->grads, first, end);
         if (begins && t->coded.kind) writes(s, node, t->coded, first, end);
@@ -594,8 +617,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         if (t->weights_out.kind) writes(s, node, t->weights_out, 0, cut);
         break;
     case ECHI_TASK_FORWARD:
-        reads(s, node, t->weights, 0, cut);
-        writes(s, node, t->act, 0, 1);
+        reads(s, node, t->weights, 0, cut_to(s, t));
+        if (t->until == 0) writes(s, node, t->act, 0, 1);
         break;
     case ECHI_TASK_BACKWARD:
         reads(s, node, t->weights, 0, cut);
@@ -625,14 +648,16 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         writes(s, node, head_momentum, head, PARAMS);
         break;
     case ECHI_TASK_ADD:
-        on_owned(s, node, t, takes_first(s, t) ? writes : reads, t->grads);
+        if (t->grads.kind) on_owned(s, node, t, takes_first(s, t) ? writes : reads, t->grads);
+        for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
         on_owned(s, node, t, writes, t->state);
         break;
     case ECHI_TASK_APPLY:
     case ECHI_TASK_REFRESH:
         if (t->kind == ECHI_TASK_APPLY) {
-            on_owned(s, node, t, reads, t->weights);
-            on_owned(s, node, t, reads, t->grads);
+            if (!in_place(t)) on_owned(s, node, t, reads, t->weights);
+            for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
+            on_owned(s, node, t, t->only ? writes : reads, t->grads);
             on_owned(s, node, t, writes, momentum);
         }
         if (t->state.kind) {
@@ -641,7 +666,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
             for (int g = 0; g < s->plan.n_groups; g++)
                 if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, 0, cut);
         }
-        on_owned(s, node, t, writes, t->weights_out);
+        if (in_place(t) && !begins) on_owned(s, node, t, write_begins, t->weights_out);   /* it does not while it waits for its turn */
+        if (!in_place(t) || !begins) on_owned(s, node, t, writes, t->weights_out);
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
         break;
     case ECHI_TASK_STATE:
@@ -740,12 +766,17 @@ static void let_go(struct sim *s, struct message *m) {
 
 static bool linked(const struct sim *s, int a, int b) { return !s->node[a].dead && !s->node[b].dead && !s->node[a].cut[b]; }
 
-static struct message *queue_message(struct sim *s, int from, int to, int kind) {
+/* Parts have places of their own (echi_msg_name). */
+static int name_of(const struct sim *s, int kind, int first) {
+    return kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && !is_coded(s)) ? first : 0;
+}
+
+static struct message *queue_message(struct sim *s, int from, int to, int kind, int name) {
     struct message *m = new_message(s, from, to, kind);
     /* Rank 0's commands to a node are equally urgent, and a link gives the older of equals first. */
     const bool commands = kind == ECHI_KIND_HOLD || kind == ECHI_KIND_RELEASE || kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ||
                           kind == ECHI_KIND_END;
-    int64_t *last = &s->node[from].last_due[to][commands ? ECHI_KIND_PLAN : kind];
+    int64_t *last = &s->node[from].last_due[to][commands ? ECHI_KIND_PLAN : kind][name];
     m->due = s->now + travel(s, from, to, echi_kind_has_payload(kind) ? 30 : 10);
     if (m->due <= *last) m->due = *last + 1;
     *last = m->due;
@@ -756,18 +787,13 @@ static void send_plain(struct sim *s, struct message *m) { due_at(s, m->due > s-
 
 static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
     if (!linked(s, from, to)) return;
-    struct message *m = queue_message(s, from, to, kind);
+    struct message *m = queue_message(s, from, to, kind, 0);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
     CHECK(s, 2 + len <= sizeof m->meta);
     if (len) memcpy(m->meta + 2, body, len);
     m->meta_len = 2 + len;
     send_plain(s, m);
-}
-
-/* Parts have places of their own (echi_msg_name). */
-static int name_of(const struct sim *s, int kind, int first) {
-    return kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && !is_coded(s)) ? first : 0;
 }
 
 /* Payloads whose place is there are on their way; from now on their SENT may come, before or after the message. */
@@ -797,7 +823,8 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
     int first, end, at, words;
     extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
     const bool comes_back = !linked(s, node, a->to);   /* nobody reads it */
-    struct message *m = comes_back ? new_message(s, node, a->to, a->kind) : queue_message(s, node, a->to, a->kind);
+    const int name = name_of(s, a->kind, first);
+    struct message *m = comes_back ? new_message(s, node, a->to, a->kind) : queue_message(s, node, a->to, a->kind, name);
     CHECK(s, words > 0 && words <= ROOM);
     m->role = a->msg.from_role;
     m->slot = a->slot;
@@ -831,7 +858,7 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
     /* No run here gives a node a reason to complain but of what it cannot reach. */
     if (a->kind == ECHI_KIND_FAULT && a->msg.layer != ECH_E_PEER_LOST) die(s, MUST_FAULT, a->msg.text);
     for (int times = 1 + comes_twice(s, &a->msg); times > 0; times--) {
-        struct message *m = queue_message(s, node, a->to, a->kind);
+        struct message *m = queue_message(s, node, a->to, a->kind, 0);
         m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
         CHECK(s, m->meta_len > 0);
         send_plain(s, m);
@@ -1280,6 +1307,17 @@ static void run_head(struct sim *s, struct work *w) {
     for (int i = CUT * WORDS; i < PARAMS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
 }
 
+/* Of a part: what has come of it, into the round's sum. */
+static void add_rows(struct sim *s, int node, const struct echi_task *t, struct echi_slot to, bool sets) {
+    uint32_t *sum = place(s, node, to)->word;
+    for (int i = 0; i < cut_of(s) * WORDS; i++) {
+        if (!of_task(s, node, t, i)) continue;
+        uint32_t all = sets ? 0 : sum[i];
+        for (int r = 0; r < t->n_rows; r++) all += place_at(s, node, ECHI_SLOT_OWNER_GRADS, t->rows[r])->word[i];
+        sum[i] = all;
+    }
+}
+
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const struct echi_task *t = &w->task;
     const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
@@ -1335,6 +1373,8 @@ static void run_task(struct sim *s, struct work *w) {
         int first, end;
         layers_of(s, t, &first, &end);
         run_norms(s, w);
+        if (t->until > 0 || t->from > 0) watch_early(s, w);
+        if (t->until > 0) break;
         if (t->part == 0) watch_step(s, w);
         toy_step(place(s, w->node, t->weights)->word, grads, &t->lease, t->divisor);
         memcpy(place(s, w->node, t->grads)->word + first * WORDS, grads + first * WORDS, (size_t)(end - first) * WORDS * sizeof *grads);
@@ -1344,10 +1384,12 @@ static void run_task(struct sim *s, struct work *w) {
     }
     case ECHI_TASK_NORM: join_norms(s, w); break;
     case ECHI_TASK_FORWARD: {
+        run_norms(s, w);
+        if (t->until > 0 || t->from > 0) watch_early(s, w);
+        if (t->until > 0) break;
+        if (t->part == 0) watch_step(s, w);
         uint32_t *rows = place(s, w->node, t->act)->word;
         const uint32_t trunk = fold(place(s, w->node, t->weights)->word, 0, CUT);
-        run_norms(s, w);
-        if (t->part == 0) watch_step(s, w);
         for (uint32_t i = 0; i < t->lease.n; i++) {
             rows[2 * i] = toy_forward(trunk, t->lease.start + i);
             rows[2 * i + 1] = label_of(t->lease.start + i);
@@ -1371,6 +1413,10 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
+        if (t->only) {
+            add_rows(s, w->node, t, t->state, t->first);
+            break;
+        }
         uint32_t *sum = place(s, w->node, t->state)->word, grads[PARAMS];
         read_push(s, w->node, t, grads);
         note_taken(s, w->node, t);
@@ -1379,6 +1425,7 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     }
     case ECHI_TASK_APPLY:
+        if (t->only) add_rows(s, w->node, t, t->grads, !t->summed);
         run_apply(s, w, false);
         if (t->state_out.kind) sum_states(s, w->node, t->state_out, t->peer, place(s, w->node, t->weights_out)->word);
         break;

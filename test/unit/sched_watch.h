@@ -110,13 +110,22 @@ static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_
 
 /* A whole push is taken: its gradient is that of its lease. A codec that sends a part of it and keeps the rest is watched here:
  * by toy_codec.h, whose check_residuals compares all that was computed with all that was applied and what is left. */
-static struct seen_lease *watch_push(struct sim *s, const struct work *w) {
+static struct seen_lease *watch_push(struct sim *s, const struct work *w, const struct echi_lease *l, struct echi_slot grads) {
     uint32_t expected[PARAMS];
-    struct seen_lease *seen = seen_of(s, &w->task.lease);
+    struct seen_lease *seen = seen_of(s, l);
     MUST(s, ONCE, seen->begun && !(seen->applied & bit_of(s, w->node)));
     expected_grads(s, seen, expected);
-    if (!is_coded(s)) MUST(s, GRADIENT, same_of_task(s, w->node, &w->task, expected, place(s, w->node, w->task.grads)->word));
+    if (!is_coded(s)) MUST(s, GRADIENT, same_of_task(s, w->node, &w->task, expected, place(s, w->node, grads)->word));
     return seen;
+}
+
+/* The same of each push whose part a task takes. */
+static const struct echi_lease *row_lease(const struct sim *s, int node, const struct echi_task *t, int i) {
+    return &s->node[node].owner.push[t->rows[i]].lease;
+}
+static void watch_rows_in(struct sim *s, const struct work *w) {
+    for (int i = 0; i < w->task.n_rows; i++)
+        watch_push(s, w, row_lease(s, w->node, &w->task, i), (struct echi_slot){ECHI_SLOT_OWNER_GRADS, w->task.rows[i]})->staleness = 0;
 }
 
 /* ---- staleness ---- */
@@ -296,11 +305,17 @@ static void take_copy(struct sim *s, int node, const struct echi_msg *m, struct 
     s->has_samples[node][m->group] = s->state[m->group][m->version].samples;
 }
 
+/* Have all parts of a push come that this owner takes? */
+static bool is_whole(const struct sim *s, int owner, uint32_t lease) {
+    return __builtin_popcount(s->seen[lease].parts) == echi_post_parts(&s->node[owner].setup, ECHI_KIND_PUSH, owner);
+}
+
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
     const int from = m->from;
     switch (m->kind) {
     case ECHI_KIND_WEIGHTS:
-        if (!is_coded(s) && !s->plan.shards && msg->part + 1 < parts_of(s)) break;   /* more is to come */
+        for (int i = 0; i < cut_of(s) * WORDS && !is_coded(s); i++)
+            if (own_place(s, m->to, slot)->of[i] != m->holds) return;   /* more is to come */
         own_place(s, m->to, slot)->holds = msg->samples;
         own_place(s, m->to, slot)->answer = m->answer;
         own_place(s, m->to, slot)->round = msg->version;
@@ -326,7 +341,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
         MUST(s, WHOLE, !(s->seen[msg->lease.id].parts >> msg->part & 1));
         s->seen[msg->lease.id].parts |= 1u << msg->part;
         s->seen[msg->lease.id].more = msg->flag;
-        if (msg->part == 0 && stays(s, m->to, from, msg)) note_holds(s, from, m->to);
+        if (is_whole(s, m->to, msg->lease.id) && stays(s, m->to, from, msg)) note_holds(s, from, m->to);
         break;
     case ECHI_KIND_ENTER:
         /* One that its push has overtaken says nothing any more: the worker may have run out since. */
@@ -359,8 +374,8 @@ static void watch_held(struct sim *s) {
 }
 
 /* A push is taken, by a task that then has all of it, or a part that is whole. */
-static void watch_takes(struct sim *s, int node, const struct echi_task *t) {
-    struct seen_lease *seen = seen_of(s, &t->lease);
+static void watch_takes(struct sim *s, int node, const struct echi_task *t, const struct echi_lease *l) {
+    struct seen_lease *seen = seen_of(s, l);
     uint32_t all = 0;
     for (int i = 0; i < parts_of(s); i++)
         all |= s->plan.parts.part[i].shard == shard_of(s, node) && (t->only == 0 || t->only == i + 1) ? 1u << i : 0;
@@ -373,13 +388,14 @@ static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
     const bool step = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_FORWARD;
     if (is_coded(s) || (is_local(s) ? t->kind != ECHI_TASK_LOCAL_JOIN : !step)) return;
     const struct place *weights = own_place(s, node, t->weights);
-    for (int i = 0; i < cut_of(s) * WORDS; i++) MUST(s, WHOLE, weights->of[i] == weights->of[0]);
+    for (int i = 0; i < cut_to(s, t); i++) MUST(s, WHOLE, weights->of[i] == weights->of[0]);
 }
 
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
     if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS)
-        watch_takes(s, node, t);
+        watch_takes(s, node, t, &t->lease);
+    for (int i = 0; i < t->n_rows && t->only; i++) watch_takes(s, node, t, row_lease(s, node, t, i));
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
@@ -398,6 +414,27 @@ static struct seen_lease *part_of(struct sim *s, const struct echi_lease *part) 
     MUST(s, LOCAL, !seen->changed && part->start == l->start + seen->stepped && part->n >= 1 && part->n <= l->n - seen->stepped);
     MUST(s, LOCAL, part->n == s->plan.n[l->worker] || part->n == l->n - seen->stepped);
     return seen;
+}
+
+/* A forward that is several tasks: each goes on where the one before has ended, and what was read once is what is there at the end. */
+static void watch_early(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    const struct place *weights = own_place(s, w->node, t->weights);
+    const uint32_t *word = place(s, w->node, t->weights)->word;
+    const int from = t->from * WORDS, end = cut_to(s, t);
+    struct node *n = &s->node[w->node];
+    if (from == 0 && s->counts) {
+        s->counts->forwards++;
+        s->counts->forwards_again += n->early.gone > 0;
+    }
+    if (from == 0) n->early.gone = 0;
+    MUST(s, WHOLE, rounds(s) && n->early.gone == t->from && from < end + (t->until == 0));
+    for (int i = 0; i < from; i++) MUST(s, WHOLE, n->early.word[i] == word[i] && n->early.of[i] == weights->of[i]);
+    for (int i = from; i < end; i++) {
+        n->early.word[i] = word[i];
+        n->early.of[i] = weights->of[i];
+    }
+    n->early.gone = t->until;
 }
 
 static void watch_step(struct sim *s, const struct work *w) {
@@ -534,7 +571,8 @@ static void watch_local(struct sim *s, const struct work *w) {
 /* A push has come into the sum of its round. */
 static void watch_add(struct sim *s, const struct work *w) {
     uint32_t change[PARAMS];
-    struct seen_lease *seen = watch_push(s, w);
+    if (w->task.only) return watch_rows_in(s, w);
+    struct seen_lease *seen = watch_push(s, w, &w->task.lease, w->task.grads);
     seen->staleness = s->applied_samples > seen->samples ? (double)(s->applied_samples - seen->samples) / s->plan.round : 0;
     if (!is_local(s)) return;
     expected_grads(s, seen, change);
@@ -561,6 +599,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
         out->holds = s->samples_of[shard] + t->samples;
         if (!is_coded(s) && !s->from.coded && !is_local(s))
             MUST(s, ONE_NODE, same_of_task(s, w->node, t, out->word, alone_at(s, s->rounds_of[shard] + 1)));
+        watch_rows_in(s, w);
         if (t->only > 0) {
             MUST(s, ONCE, !(s->applied_parts[shard] >> (t->only - 1) & 1));
             s->applied_parts[shard] |= 1u << (t->only - 1);
@@ -578,7 +617,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
         if (is_local(s)) return check_outer(s, w);
         return;
     }
-    struct seen_lease *seen = watch_push(s, w);
+    struct seen_lease *seen = watch_push(s, w, &t->lease, t->grads);
     MUST(s, GRADIENT, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
     MUST(s, STALENESS, s->plan.drop_older == 0 || !too_old(s, s->applied_samples - seen->samples));
     count_push(s, seen);

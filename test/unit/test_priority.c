@@ -26,6 +26,24 @@ static void classes_in_their_order(void **state) {
     for (int kind = ECHI_KINDS; kind < 256; kind++) assert_int_equal(of(kind), ECHI_PRIORITIES - 1);
 }
 
+/* Forward needs part 0 first: of weights, and of the gradients that the next weights are made of. All of the one go before all of the
+ * other; a part that no plan has is no more urgent than the last. */
+static void first_parts_first(void **state) {
+    static const int kinds[] = {ECHI_KIND_WEIGHTS, ECHI_KIND_PUSH};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct echi_msg m = {.kind = (uint8_t)kinds[k]};
+        const int first = echi_msg_priority(&m);
+        for (int part = 1; part < ECHI_PARTS_MAX; part++) {
+            m.part = (uint16_t)part;
+            assert_int_equal(echi_msg_priority(&m), first + part);
+        }
+        m.part = 60000;
+        assert_int_equal(echi_msg_priority(&m), first + ECHI_PARTS_MAX - 1);
+        assert_true(echi_msg_priority(&m) < of(k ? ECHI_KIND_STATE : ECHI_KIND_PUSH));
+    }
+}
+
 /* The fields of a message that say nothing of its urgency change nothing of it. */
 static void nothing_else_counts(void **state) {
     (void)state;
@@ -37,6 +55,7 @@ static void nothing_else_counts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(classes_in_their_order), cmocka_unit_test(nothing_else_counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(classes_in_their_order), cmocka_unit_test(first_parts_first),
+                                        cmocka_unit_test(nothing_else_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,13 +17,13 @@ static struct echi_setup setup;
 static struct echi_action list[ECHI_ACTIONS_MAX];
 
 static struct {
-    uint32_t in[PARTS];                   /* samples added to each part of the sum */
+    uint32_t in[PARTS];                   /* samples added to each part of the sum, or applied with it */
     int applied[PARTS], firsts;           /* of the APPLY tasks, and how many began a round */
     int told[64];                         /* APPLIED, by lease */
     int sent[WORLD][PARTS];               /* WEIGHTS of version `version` */
     uint64_t version;
     int revoked;                          /* the last answer to a REVOKE */
-    int order[64], sends;                 /* to whom WEIGHTS went */
+    int order[64], part[64], sends;       /* to whom WEIGHTS went, and which part */
 } seen;
 static bool links_stand;                  /* what is sent does not leave */
 
@@ -36,7 +36,9 @@ static void note(const struct echi_action *a) {
     case ECHI_KIND_REVOKED: seen.revoked = a->msg.flag; break;
     case ECHI_KIND_WEIGHTS:
         if (a->msg.version == seen.version) seen.sent[a->to][a->msg.part]++;
-        if (seen.sends < 64) seen.order[seen.sends++] = a->to;
+        assert_true(seen.sends < 64);
+        seen.part[seen.sends] = a->msg.part;
+        seen.order[seen.sends++] = a->to;
         break;
     default: break;
     }
@@ -66,10 +68,12 @@ static void give(const struct echi_event *e) {
             continue;
         }
         assert_in_range(t.only, 1, PARTS);
+        const bool begins = seen.in[t.only - 1] == 0;
+        for (int r = 0; r < t.n_rows; r++) seen.in[t.only - 1] += owner.push[t.rows[r]].lease.n;
         if (t.kind == ECHI_TASK_ADD) {
-            assert_int_equal(t.first, seen.in[t.only - 1] == 0);
-            seen.in[t.only - 1] += t.lease.n;
+            assert_true(t.first == begins && t.n_rows > 0);
         } else {
+            assert_int_equal(t.summed, !begins);
             assert_true(t.kind == ECHI_TASK_APPLY && t.samples == ROUND && t.divisor == ROUND && t.lease.start == 0);
             assert_int_equal(seen.in[t.only - 1], ROUND);
             seen.applied[t.only - 1]++;
@@ -132,19 +136,37 @@ static void no_part_waits_for_another(void **state) {
     assert_true(owner.sends == 0 && owner.queued == 0 && owner.round_count == 0);
 }
 
-/* While what was sent stands, a worker is sent all that is applied before another's turn; at the end nobody goes without. */
-static void one_worker_after_the_other(void **state) {
+static void one_has_left(void) {
+    const struct echi_slot from = {ECHI_SLOT_OWNER_WEIGHTS, owner.answers.from};
+    for (int r = 1; r < WORLD; r++) {
+        if (owner.trickling[r] == 0) continue;
+        return give(&(struct echi_event){.type = ECHI_EVENT_SENT, .from = (uint16_t)r, .kind = ECHI_KIND_WEIGHTS, .slot = from});
+    }
+}
+
+/* One message is on its way and one ahead; of what is applied then the first part goes to all, one rank after the other, before the
+ * next. No part of the next round is applied before the last has left. */
+static void first_parts_go_first(void **state) {
+    static const int order[] = {1, 2, 3, 1, 2, 3, 1, 2, 3}, part[] = {2, 2, 0, 0, 0, 1, 1, 1, 2};
     (void)state;
     start();
     links_stand = true;
-    for (int part = PARTS - 1; part > 0; part--)
-        for (int r = 1; r < WORLD; r++) push(lease_of(r), part);
-    const int first = seen.order[0];
-    assert_int_equal(seen.sends, 2);   /* one on its way, and one ahead */
-    for (int i = 0; i < seen.sends; i++) assert_true(i == 0 || seen.order[i] >= first);
-    for (int r = 1; r < WORLD; r++) push(lease_of(r), 0);
+    for (int part_in = PARTS - 1; part_in >= 0; part_in--)
+        for (int r = 1; r < WORLD; r++) push(lease_of(r), part_in);
+    assert_true(seen.sends == 2 && owner.version == 1);
+    memset(seen.in, 0, sizeof seen.in);
+    for (int r = 1; r < WORLD; r++) {
+        struct echi_lease next = lease_of(r);
+        next.id += 3;
+        next.round = 1;
+        push(next, 2);
+    }
+    assert_int_equal(seen.applied[2], 1);
+    while (seen.sends < 9) one_has_left();
+    for (int i = 0; i < 9; i++) assert_true(seen.order[i] == order[i] && seen.part[i] == part[i]);
     for (int r = 1; r < WORLD; r++)
         for (int i = 0; i < PARTS; i++) assert_int_equal(seen.sent[r][i], 1);
+    assert_int_equal(seen.applied[2], 2);
 }
 
 /* Worker 3 is lost when its last part is in. Its lease goes to the others, in halves, whose parts come in any order. */
@@ -160,7 +182,8 @@ static void what_a_lost_worker_pushed_counts_once(void **state) {
     give(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = 0, .msg = &revoke});
     assert_int_equal(seen.revoked, ECHI_REVOKED_OUT);
     push(lease_of(2), 2);
-    assert_true(seen.applied[2] == 1 && seen.sent[1][2] == 1);
+    assert_int_equal(seen.applied[2], 1);
+    assert_int_equal(seen.sent[1][2], 1);
     for (int r = 1; r < 3; r++)
         for (int part = 0; part < 2; part++) push(lease_of(r), part);
     for (int i = 0; i < 2; i++) {
@@ -173,17 +196,17 @@ static void what_a_lost_worker_pushed_counts_once(void **state) {
     /* All parts are covered before the second half is whole: the round goes on until it is. */
     for (int part = 0; part < 2; part++)
         for (int i = 0; i < 2; i++) push(half[i], part);
-    assert_true(seen.in[0] == ROUND && seen.in[1] == ROUND && seen.applied[0] + seen.applied[1] == 0 && owner.version == 0);
+    assert_true(seen.applied[0] + seen.applied[1] == 0 && owner.version == 0);
     push(half[0], 2);
     assert_int_equal(owner.version, 0);
     push(half[1], 2);
-    assert_true(seen.in[2] == ROUND && seen.applied[0] == 1 && seen.applied[1] == 1 && seen.applied[2] == 1);
+    for (int i = 0; i < PARTS; i++) assert_true(seen.in[i] == ROUND && seen.applied[i] == 1);
     assert_true(owner.version == 1 && owner.samples == ROUND);
     assert_true(seen.told[1] == 1 && seen.told[2] == 1 && seen.told[3] == 0 && seen.told[4] == 1 && seen.told[5] == 1);
 }
 
-/* A worker that is lost in its turn leaves its place; the next round finds all places free. */
-static void a_turn_ends_with_its_worker(void **state) {
+/* A worker that is lost while it is answered leaves its place to the others. */
+static void an_answer_ends_with_its_worker(void **state) {
     (void)state;
     start();
     links_stand = true;
@@ -194,19 +217,20 @@ static void a_turn_ends_with_its_worker(void **state) {
     give(&(struct echi_event){.type = ECHI_EVENT_LOST, .from = (uint16_t)first, .msg = &(struct echi_msg){.members = 1}});
     const int before = owner.sends;
     give(&(struct echi_event){.type = ECHI_EVENT_SENT, .from = (uint16_t)first, .kind = ECHI_KIND_WEIGHTS,
-                              .slot = {ECHI_SLOT_OWNER_WEIGHTS, owner.round.next}});
+                              .slot = {ECHI_SLOT_OWNER_WEIGHTS, owner.answers.from}});
     assert_true(owner.sends <= before && owner.trickling[first] == 0);
-    int turns = 0;
-    for (int r = 1; r < WORLD; r++) turns += r != first && echi_ranks_next(&owner.round.getting, r) == r;
-    assert_int_equal(owner.sends, turns);
+    int others = 0;
+    for (int r = 1; r < WORLD; r++) others += r != first && echi_ranks_next(&owner.answers.to, r) == r;
+    assert_int_equal(owner.sends, others);
+    assert_int_equal(others, 2);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_part_waits_for_another),
-        cmocka_unit_test(one_worker_after_the_other),
+        cmocka_unit_test(first_parts_go_first),
         cmocka_unit_test(what_a_lost_worker_pushed_counts_once),
-        cmocka_unit_test(a_turn_ends_with_its_worker),
+        cmocka_unit_test(an_answer_ends_with_its_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ static void work_on(int at) {
     const struct echi_task *t = &now.task;
     if (t->role == ECHI_ROLE_WORKER && t->kind != ECHI_TASKS && echi_random_below(&s.random, 1u << slower(now.node))) return;
     const struct echi_result result = {.loss = {1}};
-    const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD;
+    const bool layered = (t->kind == ECHI_TASK_STEP && t->until == 0) || t->kind == ECHI_TASK_BACKWARD;
     const bool rows = t->kind == ECHI_TASK_HEAD && t->weights_out.kind;
     struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = t, .result = &result};
     if (t->kind == ECHI_TASKS) e = (struct echi_event){.type = ECHI_EVENT_SENT, .from = now.to, .kind = now.kind, .slot = t->weights};
@@ -230,7 +230,8 @@ static void work_on(int at) {
         if (t->kind == ECHI_TASK_APPLY && t->lease.n == t->samples &&
             s.node[now.node].role.owner->rules->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
             count_in(&t->lease);
-        if (t->kind == ECHI_TASK_ADD && t->only <= 1) count_in(&t->lease);   /* of a push by parts the one that comes last */
+        if (t->kind == ECHI_TASK_ADD && t->only == 0) count_in(&t->lease);
+        for (int i = 0; i < t->n_rows && t->only == 1; i++) count_in(&s.node[now.node].role.owner->push[t->rows[i]].lease);
     }
     if (!s.node[now.node].dead) tell(now.node, (enum echi_role)t->role, &e);
 }

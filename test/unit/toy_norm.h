@@ -15,7 +15,7 @@ static int norm_behind(const struct sim *s, int part) { return 2 * (part < norms
 
 /* The layers whose gradients a task makes: with parts those from its batch-norm down to the next. */
 static void layers_of(const struct sim *s, const struct echi_task *t, int *first, int *end) {
-    const bool stops = t->sums.kind != ECHI_SLOT_NONE, forward = stops && t->part < norms_of(s);
+    const bool stops = t->sums.kind != ECHI_SLOT_NONE, forward = t->until > 0 || (stops && t->part < norms_of(s));
     *end = forward ? 0 : t->part > norms_of(s) ? norm_behind(s, t->part - 1) + 1 : cut_of(s);
     *first = forward || !stops ? 0 : norm_behind(s, t->part) + 1;
 }

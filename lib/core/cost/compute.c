@@ -16,7 +16,11 @@ void echi_cost_thread_create(struct echi_cost *c, int host) {
 
 /* ------------------------------------------------------------ one work */
 
-static int units_of(const struct echi_work *w) { return w->shape ? w->shape->units : 1 + (w->part > 0); }
+/* One past its last unit. */
+static int units_of(const struct echi_work *w) {
+    if (!w->shape) return 1 + (w->part > 0);
+    return w->end > 0 ? w->end : w->shape->units;
+}
 static double until(const struct echi_work *w, int unit) {
     if (unit < 0) return 0;
     if (w->shape) return w->shape->until[unit];
@@ -204,7 +208,8 @@ void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *wo
     if (c->dead[host]) return;
     const uint32_t id = echi_cost_new(c, &c->works);
     if (id == ECHI_NOTHING) return;
-    *work_at(c, id) = (struct echi_work_out){.work = *work, .ns = work->seconds * 1e9 / c->hosts->host[host].speed, .next = ECHI_NOTHING};
+    *work_at(c, id) = (struct echi_work_out){.work = *work, .unit = work->first, .ns = work->seconds * 1e9 / c->hosts->host[host].speed,
+                                             .next = ECHI_NOTHING};
     uint32_t *link = &l->first;
     while (*link != ECHI_NOTHING) link = &work_at(c, *link)->next;
     *link = id;

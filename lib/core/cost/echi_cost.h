@@ -63,10 +63,11 @@ void echi_cost_timer(struct echi_cost *cost, int64_t at, int host, uint64_t cook
  * last it is DONE whatever mark says). Shared by many works; the caller's, as long as they are under way. */
 struct echi_work_shape { int units; const double *until; const bool *mark; };
 struct echi_work {
-    double seconds;                        /* on a machine of speed 1, without other threads beside it */
+    double seconds;                        /* of all units of its shape, on a machine of speed 1, without other threads beside it */
     int urgency;                           /* smaller goes first; of equals the one that was asked for first */
     bool while_held;                       /* also while the host holds */
     const struct echi_work_shape *shape;   /* NULL: one unit that nothing interrupts */
+    int first, end;                        /* of the shape the units [first, end); end 0: to its last */
     double part;                           /* without a shape: there is a mark at this part of its time, 0..1; 0: none */
     uint64_t cookie;
 };

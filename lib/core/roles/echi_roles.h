@@ -15,13 +15,15 @@
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
-                         ECHI_STRAND_ANSWERED, ECHI_STRAND_BACKWARD, ECHI_STRAND_WAITS_NORM };
+                         ECHI_STRAND_ANSWERED, ECHI_STRAND_BACKWARD, ECHI_STRAND_WAITS_NORM, ECHI_STRAND_WAITS_PART };
 /* One step in flight. Each strand computes on the weights that answer its own last push. */
 struct echi_strand {
     enum echi_strand_phase phase;
     uint32_t since;                               /* which of several strands has been in this phase the longest */
-    uint8_t weights;                              /* WORKER_WEIGHTS slot to compute on */
+    uint8_t weights;                              /* WORKER_WEIGHTS slot that it has whole */
     uint64_t version, samples;                    /* of those weights */
+    /* The slot that the step in hand computes on; early: its weights are not whole yet, and the layers in front of `gone` went forward. */
+    uint8_t place; bool early; uint16_t gone;
     struct echi_lease lease;                      /* being computed */
     struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
     uint64_t head;                                /* samples in the head's weights that it came from */
@@ -48,6 +50,7 @@ struct echi_worker {
     const struct echi_policy *policy;
     const struct echi_sync_rules *rules;
     int parts, weight_parts;                      /* messages of a push, and of weights, of all owners of the group */
+    bool by_part;                                 /* a forward may begin while weights come: each layer waits for its own parts only */
     struct echi_strand strand[ECHI_STRANDS];
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
@@ -127,15 +130,18 @@ struct echi_owner {
         bool again;                               /* a lease of this round was issued again */
         uint32_t size;                            /* samples of this round; 0: nothing of it has come */
         struct echi_lease first;                  /* of its leases the one that stands first in the data */
-        int covered;                              /* parts that all samples are in of, and that are not applied */
+        int covered;                              /* parts that have come of all samples, and whose APPLY was not asked for */
         struct echi_part_set given;               /* parts whose APPLY was asked for */
-        int applied; uint8_t order[ECHI_PARTS_MAX];   /* so many are applied, in this order */
         uint8_t next;                             /* the snapshot that they are written to; ECHI_NONE: none yet */
-        struct echi_ranks getting;                /* who gets parts as they are applied */
-        uint16_t turn[ECHI_ANSWERS + 1]; int turns;   /* the same, in the order of their turns */
-        int trickles;                             /* such parts that have not left for other nodes */
-        uint32_t in[ECHI_PARTS_MAX];              /* samples of each part that are in */
+        struct echi_part_set summed;              /* parts that OWNER_SUM has something of */
+        uint32_t come[ECHI_PARTS_MAX];            /* samples that each part has come of */
     } round;
+    struct {                                      /* the same: weights of the round under way, or of the last */
+        uint8_t from; uint64_t version, samples;  /* the snapshot, and what is in it when it is whole */
+        int parts; struct echi_part_set done;     /* so many parts of it are there, and which */
+        struct echi_ranks to;                     /* who gets them part by part */
+        int trickles;                             /* messages to other nodes that have not left */
+    } answers;
     /* snapshots of the weights */
     uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS];   /* in_flight: messages */
     int sends;                                    /* answers to other nodes, coded ones, and copies for the coordinator: not left yet */
@@ -199,8 +205,8 @@ struct echi_owner {
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
     uint16_t leaving[ECHI_WORLD_MAX];             /* messages of weights to this worker that have not left */
-    /* The same, of a round whose parts go as they are applied, and how many of them were sent. */
-    uint16_t trickling[ECHI_WORLD_MAX], trickled[ECHI_WORLD_MAX];
+    /* The same, of a round whose parts go as they are applied; how many of them were sent, and which. */
+    uint16_t trickling[ECHI_WORLD_MAX], trickled[ECHI_WORLD_MAX]; struct echi_part_set sent[ECHI_WORLD_MAX];
     bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
     bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */

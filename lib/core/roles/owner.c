@@ -167,6 +167,8 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
 
 uint8_t echi_owner_free_snapshot(const struct echi_owner *o) {
     const int self = o->setup->rank, count = echi_plan_snapshots(plan_of(o), o->workers > (int)o->view[self].member, o->known[self]);
+    /* In place, once the coordinator has its copy, and nothing is out but what the own worker has pushed by now. */
+    if (echi_plan_alone(plan_of(o))) return o->sends == 0 && o->in_flight[o->current] <= o->weight_parts ? o->current : ECHI_NONE;
     for (uint8_t i = 0; i < count; i++)
         if (i != o->current && o->in_flight[i] == 0) return i;
     return ECHI_NONE;   /* only while the coordinator's copy is on its way as well: the apply then waits for a SENT */
@@ -470,16 +472,18 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->parts_in++;
     echi_part_add(&p->here, m->part);
     p->whole = p->parts_in == o->parts;
+    if (m->part == echi_post_part(o->setup, ECHI_KIND_PUSH, o->setup->rank, o->parts - 1)) {   /* it left last, whichever comes last */
+        p->more = m->flag;
+        p->head = m->head;
+        p->loss = m->loss;
+        p->correct = m->correct;
+        p->compute = m->compute;
+        p->exchange = m->exchange;
+    }
     if (!p->whole && o->round.by_part) echi_rounds_part(o, e->from, m->part, out);
     if (!p->whole) return;
-    p->more = m->flag;
-    p->head = m->head;
-    p->loss = m->loss;
-    p->correct = m->correct;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
     p->joined = m->members;
-    p->compute = m->compute;
-    p->exchange = m->exchange;
     p->held = o->answered_in[e->from];
     o->pushed_at[e->from] = e->now;
     if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);

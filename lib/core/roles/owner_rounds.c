@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A round part by part: a part of a push is added to the round's sum when it comes, a part that all samples are in of is applied and goes
- * to the workers, while pushes still bring the others: gradients go up while weights come down. That parts need not wait for one another:
- * H. Zhang et al., "Poseidon: an efficient communication architecture for distributed deep learning on GPU clusters", USENIX ATC 2017,
- * section 4.1 (wait-free backpropagation).
+ * A round part by part: a part that has come of all samples is summed, applied and sent to the workers, while pushes still bring the
+ * others: gradients go up while weights come down. That parts need not wait for one another: H. Zhang et al., "Poseidon: an efficient
+ * communication architecture for distributed deep learning on GPU clusters", USENIX ATC 2017, section 4.1 (wait-free backpropagation).
+ *
+ * One task sums all pushes of a part and applies them: the compute thread takes one between two layers of a step, which may be a
+ * twentieth of a second apart, so a task for each push would make the part wait for as many layers. Only what waits for nothing else,
+ * whole pushes and those of lost workers, is added before, once anybody was lost: then a worker may have another lease of the round.
  *
  * The round is over when all parts are applied. Until then `current` is the round's own version, complete, in a snapshot of its own.
  *
@@ -15,8 +18,7 @@
 enum { AHEAD = 1 };
 
 void echi_rounds_init(struct echi_owner *o) {
-    const struct echi_plan *p = plan_of(o);
-    o->round.by_part = o->policy->rounds && !o->policy->local && !coded(o) && !p->deterministic && o->workers > 1;
+    o->round.by_part = echi_plan_rounds_by_part(plan_of(o));
     o->round.next = ECHI_NONE;
 }
 
@@ -24,17 +26,20 @@ static bool contains(const struct echi_lease *l, const struct echi_lease *of) {
     return l->epoch == of->epoch && l->start <= of->start && of->start + of->n <= l->start + l->n;
 }
 
+/* A push that its worker was lost in the middle of. */
+static bool was_lost(const struct echi_owner *o, int rank) { return !o->known[rank] && !o->push[rank].whole && o->push[rank].parts_in > 0; }
+
 /* Of a lease that was issued again: has this part of all its samples come, before its worker was lost? */
 static bool came_before(const struct echi_owner *o, const struct echi_lease *l, int part) {
     for (int r = 0; r < plan_of(o)->world; r++) {
         const struct echi_push *p = &o->push[r];
-        const bool left = !o->known[r] && !p->whole && p->parts_in > 0 && p->lease.round == l->round;
-        if (left && contains(&p->lease, l) && echi_part_in(&p->here, part)) return true;
+        const bool of_round = was_lost(o, r) && p->lease.round == l->round;
+        if (of_round && contains(&p->lease, l) && echi_part_in(&p->here, part)) return true;
     }
     return false;
 }
 
-/* All of a push is in the sum, or was before. */
+/* All of a push is in the weights or in the sum, or was before. */
 static void end_push(struct echi_owner *o, int rank, struct echi_actions *out) {
     struct echi_push *p = &o->push[rank];
     if (!p->whole || p->added < o->parts) return;
@@ -46,16 +51,19 @@ static void end_push(struct echi_owner *o, int rank, struct echi_actions *out) {
     if (o->view[rank].member) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
 }
 
-/* The last part of a push that has come and was not given to the sum; -1: none. */
+/* Has this part come, and no task has taken it? */
+static bool waits(const struct echi_push *p, int part) { return echi_part_in(&p->here, part) && !echi_part_in(&p->taken, part); }
+
+/* The first part of a push that waits; -1: none. */
 static int waiting_part(const struct echi_owner *o, const struct echi_push *p) {
-    for (int part = o->end - 1; part >= 0; part--)
-        if (echi_part_in(&p->here, part) && !echi_part_in(&p->taken, part)) return part;
+    for (int part = 0; part < o->end; part++)
+        if (waits(p, part)) return part;
     return -1;
 }
 
 void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_actions *out) {
     struct echi_push *p = &o->push[rank];
-    bool waits = false;
+    bool queued = false;
     if (o->round.size == 0 || echi_lease_before(&p->lease, &o->round.first)) o->round.first = p->lease;
     o->round.size = p->lease.round_size;
     o->round.again = o->round.again || p->lease.again;
@@ -64,71 +72,107 @@ void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_acti
         p->added++;
         return end_push(o, rank, out);
     }
-    for (int i = 0; i < o->queued; i++) waits = waits || o->queue[i] == rank;
-    if (!waits) o->queue[o->queued++] = (uint16_t)rank;
+    o->round.come[part] += p->lease.n;
+    o->round.covered += o->round.come[part] == o->round.size;
+    for (int i = 0; i < o->queued; i++) queued = queued || o->queue[i] == rank;
+    if (!queued) o->queue[o->queued++] = (uint16_t)rank;
 }
 
 /* A part that can be applied, the first that forward needs; -1: none. */
 static int covered_part(const struct echi_owner *o) {
     if (o->round.covered == 0 || (o->round.again && o->round_in < o->round.size)) return -1;
     for (int part = 0; part < o->end; part++)
-        if (o->round.in[part] == o->round.size && !echi_part_in(&o->round.given, part)) return part;
+        if (o->round.come[part] == o->round.size && !echi_part_in(&o->round.given, part)) return part;
     return -1;
 }
 
-/* ---- weights: to each worker the parts in the order in which they were applied ----
- * One worker after the other: what leaves the link idle goes to the next. Who has all sooner computes while others still get theirs, and
- * its gradients come while theirs are under way. Who has had no turn when the round is over is owed all of it then. */
-
-static void send_next(struct echi_owner *o, int rank, struct echi_actions *out) {
-    const int part = o->round.order[o->trickled[rank]++];
-    echi_owner_send_part(o, rank, o->round.next, part, o->version + 1, o->samples + o->round.size, out);
-    o->trickling[rank]++;
-    o->round.trickles += rank != o->setup->rank;
+/* The first part that waits of a push that waits for nothing else; -1: none, or nobody was lost, and each worker has one lease a round. */
+static int early_part(const struct echi_owner *o) {
+    if (o->members == 0) return -1;
+    for (int i = 0; i < o->queued; i++) {
+        const int rank = o->queue[i];
+        if (o->push[rank].whole || was_lost(o, rank)) return waiting_part(o, &o->push[rank]);
+    }
+    return -1;
 }
 
-/* Has it all of the answer before, and nothing of this one? */
+/* ---- weights: as parts are applied, the first that forward needs to all workers, then the next ----
+ * Each worker's forward begins with the first parts. One message follows the other, and the next rank's turn comes after the last: owners
+ * that begin behind their own ranks do not all send to one host. So answers go on when their round is over; no part of the next is applied
+ * before they have left, which holds up nobody, since workers need them to push. A worker that lacks weights of the round before is sent
+ * none of this one until it is over; then it is owed all of it. */
+
+static void begin_answers(struct echi_owner *o, uint8_t from) {
+    o->answers.from = from;
+    o->answers.version = o->version + 1;
+    o->answers.samples = o->samples + o->round.size;
+    o->answers.parts = 0;
+    o->answers.done = (struct echi_part_set){{0}};
+    o->answers.to = (struct echi_ranks){{0}};
+    o->turn = o->setup->rank + 1;
+}
+
+static bool lacks(const struct echi_owner *o, int rank) { return o->trickled[rank] < o->answers.parts; }
+
+/* Has it all of the answers before? */
 static bool may_get(const struct echi_owner *o, int rank) {
     return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] &&
-           echi_ranks_next(&o->round.getting, rank) != rank;
+           echi_ranks_next(&o->answers.to, rank) != rank;
 }
 
-static int next_to_get(const struct echi_owner *o) {
-    int first = -1;
+static void add_receivers(struct echi_owner *o) {
     for (int i = 0; i < o->workers; i++) {
-        if (!may_get(o, o->worker[i])) continue;
-        if (o->worker[i] >= o->turn) return o->worker[i];
-        if (first < 0) first = o->worker[i];
+        const int r = o->worker[i];
+        if (!may_get(o, r)) continue;
+        echi_ranks_add(&o->answers.to, r);
+        o->sends += r != o->setup->rank;
+        o->trickled[r] = 0;
+        o->sent[r] = (struct echi_part_set){{0}};
     }
-    return first;
 }
 
-/* Another has its turn; false: nobody, or there is no place. */
-static bool begin_turn(struct echi_owner *o) {
-    const int r = o->sends < ECHI_ANSWERS && o->round.turns <= ECHI_ANSWERS ? next_to_get(o) : -1;
-    if (r < 0) return false;
-    echi_ranks_add(&o->round.getting, r);
-    o->round.turn[o->round.turns++] = (uint16_t)r;
-    o->turn = r + 1;
-    o->sends += r != o->setup->rank;
-    o->trickled[r] = 0;
-    return true;
+/* Of the parts that are applied the first that this worker was not sent. */
+static int next_part(const struct echi_owner *o, int rank) {
+    int part = 0;
+    while (!echi_part_in(&o->answers.done, part) || echi_part_in(&o->sent[rank], part)) part++;
+    return part;
 }
 
-/* `all`: the round ends. */
-static void send_applied(struct echi_owner *o, bool all, struct echi_actions *out) {
-    for (int i = 0; i < o->round.turns; i++) {
-        const int r = o->round.turn[i];
-        const bool here = r == o->setup->rank;
-        if (echi_ranks_next(&o->round.getting, r) != r) continue;   /* lost */
-        while (o->trickled[r] < o->round.applied && (all || here || o->round.trickles <= AHEAD)) send_next(o, r, out);
+static void send_part(struct echi_owner *o, int rank, int part, struct echi_actions *out) {
+    echi_part_add(&o->sent[rank], part);
+    o->trickled[rank]++;
+    echi_owner_send_part(o, rank, o->answers.from, part, o->answers.version, o->answers.samples, out);
+    o->trickling[rank]++;
+    o->answers.trickles += rank != o->setup->rank;
+}
+
+/* Who lacks the first part that anybody lacks, from rank `turn` on; -1: nobody lacks any that is applied. */
+static int next_receiver(const struct echi_owner *o, int *out_part) {
+    int best = -1;
+    *out_part = ECHI_PARTS_MAX;
+    for (int r = echi_ranks_next(&o->answers.to, 0); r >= 0; r = echi_ranks_next(&o->answers.to, r + 1)) {
+        const int part = lacks(o, r) ? next_part(o, r) : ECHI_PARTS_MAX;
+        const bool sooner = part < *out_part || (part == *out_part && r >= o->turn && best < o->turn);
+        if (part == ECHI_PARTS_MAX || !sooner) continue;
+        best = r;
+        *out_part = part;
     }
+    return best;
 }
 
 void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out) {
-    if (o->round.applied == 0) return;
-    do send_applied(o, false, out);
-    while (o->round.trickles <= AHEAD && begin_turn(o));
+    const int self = o->setup->rank;
+    if (o->answers.parts == 0) return;
+    if (o->round.next != ECHI_NONE) add_receivers(o);
+    while (echi_ranks_next(&o->answers.to, self) == self && lacks(o, self)) send_part(o, self, next_part(o, self), out);
+    for (int r, part; o->answers.trickles <= AHEAD && (r = next_receiver(o, &part)) >= 0; o->turn = r + 1) send_part(o, r, part, out);
+}
+
+/* Has everyone been sent all that is applied? */
+static bool answered(const struct echi_owner *o) {
+    for (int r = echi_ranks_next(&o->answers.to, 0); r >= 0; r = echi_ranks_next(&o->answers.to, r + 1))
+        if (lacks(o, r)) return false;
+    return true;
 }
 
 static void end_answer(struct echi_owner *o, int rank) {
@@ -137,51 +181,76 @@ static void end_answer(struct echi_owner *o, int rank) {
 
 void echi_rounds_left(struct echi_owner *o, int rank) {
     o->trickling[rank]--;
-    o->round.trickles -= rank != o->setup->rank;
+    o->answers.trickles -= rank != o->setup->rank;
     end_answer(o, rank);
 }
 
 void echi_rounds_lost(struct echi_owner *o, int rank) {
-    if (echi_ranks_next(&o->round.getting, rank) != rank || o->trickled[rank] == o->parts) return;
-    echi_ranks_drop(&o->round.getting, rank);
+    if (echi_ranks_next(&o->answers.to, rank) != rank) return;
+    echi_ranks_drop(&o->answers.to, rank);
+    if (o->trickled[rank] == o->parts) return;
     o->trickled[rank] = (uint16_t)o->parts;
     end_answer(o, rank);
 }
 
 /* ---- tasks ---- */
 
+/* Gives a task what waits of a part, of as many pushes as it takes. */
+static void take_part(struct echi_owner *o, int part, struct echi_task *t) {
+    int left = 0;
+    t->only = (uint16_t)(1 + part);
+    t->lease = o->round.first;
+    for (int i = 0; i < o->queued; i++) {
+        const uint16_t rank = o->queue[i];
+        struct echi_push *p = &o->push[rank];
+        if (t->n_rows < ECHI_MERGE_STEPS && waits(p, part)) {
+            t->rows[t->n_rows++] = rank;
+            echi_part_add(&p->taken, part);
+        }
+        if (waiting_part(o, p) >= 0) o->queue[left++] = rank;
+    }
+    o->queued = left;
+}
+
+static void add_part(struct echi_owner *o, int part, struct echi_actions *out) {
+    struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
+    t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
+    t->first = !echi_part_in(&o->round.summed, part);
+    echi_part_add(&o->round.summed, part);
+    take_part(o, part, t);
+}
+
+static int waiting_pushes(const struct echi_owner *o, int part) {
+    int count = 0;
+    for (int i = 0; i < o->queued; i++) count += waits(&o->push[o->queue[i]], part);
+    return count;
+}
+
 static void apply_part(struct echi_owner *o, int part, struct echi_actions *out) {
     const bool first = o->round.next == ECHI_NONE;
-    if (first) o->round.next = echi_owner_free_snapshot(o);
+    if (waiting_pushes(o, part) > ECHI_MERGE_STEPS) return add_part(o, part, out);
+    if (first) {
+        o->round.next = echi_owner_free_snapshot(o);
+        begin_answers(o, o->round.next);
+    }
     struct echi_task *t = echi_owner_apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, &o->round.first, o->round.size, o->round.size,
                                            o->round.next, out);
     t->first = first;
-    t->only = (uint16_t)(1 + part);
+    t->summed = echi_part_in(&o->round.summed, part);
+    take_part(o, part, t);
     echi_part_add(&o->round.given, part);
     o->round.covered--;
 }
 
-static void add_part(struct echi_owner *o, struct echi_actions *out) {
-    const uint16_t rank = o->queue[0];
-    struct echi_push *p = &o->push[rank];
-    const int part = waiting_part(o, p);
-    struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
-    t->grads = (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank};
-    t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
-    t->lease = p->lease;
-    t->only = (uint16_t)(1 + part);
-    t->first = o->round.in[part] == 0;
-    echi_part_add(&p->taken, part);
-    /* To the end of the queue, or out of it: parts of all workers come at the same time. */
-    o->queued--;
-    for (int i = 0; i < o->queued; i++) o->queue[i] = o->queue[i + 1];
-    if (waiting_part(o, p) >= 0) o->queue[o->queued++] = rank;
-}
-
 void echi_rounds_pump(struct echi_owner *o, struct echi_actions *out) {
     const int part = covered_part(o);
-    if (part >= 0 && (o->round.next != ECHI_NONE || echi_owner_free_snapshot(o) != ECHI_NONE)) apply_part(o, part, out);
-    else if (o->queued) add_part(o, out);
+    if (part >= 0) {
+        const bool first = o->round.next == ECHI_NONE;
+        if (!first || (echi_owner_free_snapshot(o) != ECHI_NONE && answered(o))) apply_part(o, part, out);
+        return;
+    }
+    const int early = early_part(o);
+    if (early >= 0) add_part(o, early, out);
 }
 
 /* Pushes that were lost in their middle have been made up for. */
@@ -191,34 +260,30 @@ static void forget_the_lost(struct echi_owner *o) {
 }
 
 static void end_round(struct echi_owner *o, int64_t now, struct echi_actions *out) {
-    const struct echi_ranks had = o->round.getting;
-    send_applied(o, true, out);
-    for (int r = echi_ranks_next(&had, 0); r >= 0; r = echi_ranks_next(&had, r + 1)) o->answered_in[r] = now - o->pushed_at[r];
-    o->round.getting = (struct echi_ranks){{0}};
-    o->round.turns = 0;
+    const struct echi_ranks *to = &o->answers.to;
+    for (int r = echi_ranks_next(to, 0); r >= 0; r = echi_ranks_next(to, r + 1)) o->answered_in[r] = now - o->pushed_at[r];
     o->current = o->round.next;
     o->version++;
     o->samples += o->round.size;
     if (o->round.again) forget_the_lost(o);
     o->round.again = false;
     o->round.size = 0;
-    o->round.given = (struct echi_part_set){{0}};
-    o->round.applied = 0;
+    o->round.given = o->round.summed = (struct echi_part_set){{0}};
     o->round.next = ECHI_NONE;
-    for (int part = 0; part < o->end; part++) o->round.in[part] = 0;
-    echi_owner_end_round(o, &had, out);
-    if (echi_ranks_next(&o->owed, o->setup->rank) == o->setup->rank) o->turn = o->setup->rank;   /* it takes no place from the others */
+    for (int part = 0; part < o->end; part++) o->round.come[part] = 0;
+    echi_owner_end_round(o, to, out);
 }
 
 void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     const int part = t->only - 1;
-    if (t->kind == ECHI_TASK_ADD) {
-        o->round.in[part] += t->lease.n;
-        o->round.covered += o->round.in[part] == o->round.size;
-        o->push[t->lease.worker].added++;
-        return end_push(o, t->lease.worker, out);
+    for (int i = 0; i < t->n_rows; i++) {
+        o->push[t->rows[i]].added++;
+        end_push(o, t->rows[i], out);
     }
-    o->round.order[o->round.applied++] = (uint8_t)part;
-    if (o->round.applied == o->parts) end_round(o, e->now, out);
+    if (t->kind == ECHI_TASK_ADD) return;
+    echi_part_add(&o->answers.done, part);
+    if (++o->answers.parts < o->parts) return;
+    echi_rounds_answer(o, out);   /* so that who can be sent this round is among those that it goes to */
+    end_round(o, e->now, out);
 }

@@ -154,7 +154,7 @@ static bool on_part(struct echi_coordinator *c, const struct echi_event *e, stru
     if (m->flag == ECHI_PARAMS_PART) {
         c->evaluated = false;   /* a part of it is another now */
         if (m->from_role == ECHI_ROLE_HEAD) {
-            c->rescue.head = true;
+            c->rescue.head = c->rescue.asked;   /* what an evaluation asked for may be a round behind the trunk */
         } else if (m->from_role == ECHI_ROLE_WORKER || (c->rescue.asked && e->from == c->rescue.from)) {
             c->rescue.trunk = true;
             c->saved_samples = c->goal.from.samples + m->samples;

@@ -68,9 +68,12 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put32(w, t->number);
     echi_put16(w, t->part);
     echi_put16(w, t->layer);
+    echi_put16(w, t->from);
+    echi_put16(w, t->until);
     put_slot(w, t->norm);
     put_slot(w, t->sums);
     echi_put16(w, t->only);
+    echi_put8(w, t->summed);
     echi_put_f64(w, t->damping);
 }
 
@@ -85,6 +88,7 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->strand >= ECHI_STRANDS || t->n_rows > ECHI_MERGE_STEPS) r->ok = false;
     for (int i = 0; r->ok && i < t->n_rows; i++) {
         t->rows[i] = echi_get16(r);
+        if (t->rows[i] >= ECHI_WORLD_MAX) r->ok = false;
         t->row_count[i] = echi_get32(r);
         t->row_epoch[i] = echi_get32(r);
         t->row_start[i] = echi_get32(r);
@@ -104,9 +108,12 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->number = echi_get32(r);
     t->part = echi_get16(r);
     t->layer = echi_get16(r);
+    t->from = echi_get16(r);
+    t->until = echi_get16(r);
     t->norm = get_slot(r);
     t->sums = get_slot(r);
     t->only = echi_get16(r);
+    t->summed = echi_get8(r);
     t->damping = echi_get_f64(r);
     if (!(t->damping >= 0 && t->damping <= 1)) r->ok = false;
 }

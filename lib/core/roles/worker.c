@@ -2,7 +2,12 @@
  * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (ARCHITECTURE.md, "The life of a batch").
  *
  * A step is a *strand* while it is in flight. With two of them one computes while the other waits for the head's answer
- * or for weights; each computes on the weights that answer its own last push. */
+ * or for weights; each computes on the weights that answer its own last push.
+ *
+ * Where rounds go by part (owner_rounds.c), a forward begins when the weights of its first layers are there, and each layer waits for its
+ * own (Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys 2019, section 3): the step is then
+ * several tasks, the last of which goes to the end. Until they are whole, the weights of the round before stay: of a lost worker's lease
+ * the samples have to be computed on these. */
 #include "echi_ratio.h"
 #include "echi_roles.h"
 
@@ -16,6 +21,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     w->parts = echi_parts_before(&setup->plan.parts, setup->cut);
     w->weight_parts = setup->plan.codec == ECHI_CODEC_DENSE ? w->parts : 1;
+    w->by_part = echi_plan_rounds_by_part(&setup->plan) && setup->norms == 0 && !setup->whole_steps;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
 }
@@ -44,7 +50,7 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
     t->role = ECHI_ROLE_WORKER;
     t->strand = (uint8_t)(s - w->strand);
     t->lease = s->lease;
-    t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
+    t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->place};
     t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->strand};
     t->divisor = echi_plan_divisor(&w->setup->plan, &s->lease);
     return t;
@@ -93,6 +99,7 @@ static void forward(struct echi_worker *w, struct echi_strand *s, int64_t now, s
     const bool separated = w->setup->plan.separated;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     name_norms(w, s, t);
+    t->from = s->gone;
     if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
     else code(w, t);
     enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
@@ -106,6 +113,27 @@ static void backward(struct echi_worker *w, struct echi_strand *s, int64_t now, 
     enter(w, s, ECHI_STRAND_BACKWARD);
 }
 
+/* ---- a forward while weights come ---- */
+
+/* How many layers are in front of the first that lacks weights, of those that come to a place. */
+static int layers_here(const struct echi_worker *w, uint8_t place) {
+    int part = 0;
+    while (part < w->parts && echi_part_in(&w->coming[place].here, part)) part++;
+    return part < w->parts ? w->setup->plan.parts.part[part].first : w->setup->cut;
+}
+
+/* As far as there are weights for it. The task that goes to the end writes what the step before sent, so that has to have left. */
+static void forward_early(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+    const int here = s->early ? layers_here(w, s->place) : w->setup->cut;
+    if (s->early ? here == s->gone : s->sending > 0) return enter(w, s, ECHI_STRAND_WAITS_PART);
+    if (!s->early) return forward(w, s, now, out);
+    struct echi_task *t = compute(w, s, w->setup->plan.separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
+    t->grads = (struct echi_slot){0};
+    t->from = s->gone;
+    t->until = (uint16_t)here;
+    enter(w, s, ECHI_STRAND_FORWARD);
+}
+
 /* The next part of a step, when what it begins with is here, and what the part before it ended with has left. */
 static void go_on(struct echi_worker *w, int64_t now, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_NORM);
@@ -117,28 +145,62 @@ static void go_on(struct echi_worker *w, int64_t now, struct echi_actions *out) 
 
 /* The first lease that may be computed on these weights, or -1. Under BSP one of a lost worker may have to be done before one
  * of the next round that came earlier; else leases are taken in their order. */
-static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
+static int may_begin(const struct echi_worker *w, uint64_t version) {
     for (int i = 0; i < w->n_leases; i++)
-        if (w->rules->may_begin(&w->lease[i], s->version)) return i;
+        if (w->rules->may_begin(&w->lease[i], version)) return i;
     return -1;
+}
+
+/* A step of the lease with this number in w->lease[], on the weights in slot `place`. */
+static void begin_step(struct echi_worker *w, struct echi_strand *s, int lease, uint8_t place) {
+    s->lease = w->lease[lease];
+    s->joined = w->joined;
+    w->n_leases--;
+    memmove(&w->lease[lease], &w->lease[lease + 1], (size_t)(w->n_leases - lease) * sizeof w->lease[0]);
+    s->next_part = w->parts - 1;
+    memset(s->ready, 0, sizeof s->ready);
+    s->part = 0;
+    s->place = place;
+    s->early = place != s->weights;
+    s->gone = 0;
+}
+
+/* On weights of which the first parts have come. */
+static void begin_early(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+    for (uint8_t place = 0; place < ECHI_WORKER_PLACES && w->by_part; place++) {
+        const struct echi_coming *c = &w->coming[place];
+        const bool comes = c->in > 0 && w->posted[place] == w->owner && c->members == w->joined && layers_here(w, place) > 0;
+        const int lease = comes ? may_begin(w, c->version) : -1;
+        if (lease < 0) continue;
+        begin_step(w, s, lease, place);
+        return forward_early(w, s, now, out);
+    }
+}
+
+/* The forward under way goes on; or it is dropped, since a lost worker's lease has to be computed first, on the weights before these. */
+static void go_early(struct echi_worker *w, int64_t now, struct echi_actions *out) {
+    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_PART);
+    if (!s) return;
+    if (!s->early || may_begin(w, s->version) < 0) return forward_early(w, s, now, out);
+    memmove(&w->lease[1], &w->lease[0], (size_t)w->n_leases * sizeof w->lease[0]);
+    w->lease[0] = s->lease;
+    w->n_leases++;
+    s->early = false;
+    enter(w, s, ECHI_STRAND_IDLE);
 }
 
 /* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
 static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
     go_on(w, now, out);
+    go_early(w, now, out);
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
     if (s && !oldest(w, ECHI_STRAND_BACKWARD)) backward(w, s, now, out);
     s = oldest(w, ECHI_STRAND_IDLE);
-    if (!s || s->sending > 0 || oldest(w, ECHI_STRAND_FORWARD)) return;
-    const int first = may_begin(w, s);
-    if (first < 0) return;
-    s->lease = w->lease[first];
-    s->joined = w->joined;
-    w->n_leases--;
-    memmove(&w->lease[first], &w->lease[first + 1], (size_t)(w->n_leases - first) * sizeof w->lease[0]);
-    s->next_part = w->parts - 1;
-    memset(s->ready, 0, sizeof s->ready);
-    s->part = 0;
+    if (!s || oldest(w, ECHI_STRAND_FORWARD)) return;
+    const int lease = may_begin(w, s->version);
+    if (lease < 0) return begin_early(w, s, now, out);
+    if (s->sending > 0) return;
+    begin_step(w, s, lease, s->weights);
     forward(w, s, now, out);
 }
 
@@ -258,17 +320,26 @@ static void over(struct echi_worker *w, struct echi_strand *s) {
     enter(w, s, ECHI_STRAND_WAITS_WEIGHTS);
 }
 
+/* The strand whose forward has begun on weights that come to this slot; NULL: none. */
+static struct echi_strand *early_on(struct echi_worker *w, uint8_t slot) {
+    for (int i = 0; i < w->setup->plan.strands; i++)
+        if (w->strand[i].early && w->strand[i].place == slot) return &w->strand[i];
+    return NULL;
+}
+
 /* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
  * share) are newer ones for an idle strand. What they replace is free. */
 static void take_weights(struct echi_worker *w, uint64_t version, uint64_t samples, uint8_t slot, struct echi_actions *out) {
-    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
+    struct echi_strand *s = early_on(w, slot);
+    if (!s) s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
     if (!s) s = oldest(w, ECHI_STRAND_IDLE);
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
     const uint8_t before = s->weights;
     s->weights = slot;
     s->version = version;
     s->samples = samples;
-    enter(w, s, ECHI_STRAND_IDLE);
+    if (!s->early) enter(w, s, ECHI_STRAND_IDLE);
+    s->early = false;
     if (coded(w)) w->spare |= (uint8_t)(1u << before);
     else post(w, before, w->owner, out);
 }
@@ -411,7 +482,11 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
     if (--w->tasks == 0) w->busy += (uint64_t)e->now - w->busy_since;
     if (e->task->norm.kind) echi_act_post(out, s->lease.owner, ECHI_KIND_NORM_ALL, e->task->norm);
-    if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s);
+    if ((e->task->kind == ECHI_TASK_FORWARD || e->task->until > 0) && s->abandoned) return over(w, s);
+    if (e->task->until > 0) {
+        s->gone = e->task->until;
+        return enter(w, s, ECHI_STRAND_WAITS_PART);
+    }
     const bool has_loss = e->task->kind == ECHI_TASK_STEP && (!exchanges(w, s) || s->part == w->setup->norms);
     if (has_loss) {
         s->loss = e->result->loss[0];

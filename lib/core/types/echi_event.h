@@ -14,6 +14,7 @@ struct echi_setup {
     int cut;                              /* first of them that belongs to the head; n_layers when not separated */
     uint32_t cut_width;                   /* floats a sample at the cut */
     int norms; uint8_t norm[256];         /* sync_norm: so many of the layers in front of the cut are batch-norms, these, ascending */
+    bool whole_steps;                     /* a session: its user computes a step, on weights that are whole when it begins */
 };
 
 enum echi_event_type {

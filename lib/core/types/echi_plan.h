@@ -93,8 +93,12 @@ void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
 /* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
  * posted for a living node cannot be taken back. */
 int echi_plan_places(const struct echi_plan *plan, int rank);
+/* One node works for itself, in rounds: each round is one lease, its push is the round's sum, and nobody reads the weights while they are
+ * applied. So they are applied in place. */
+bool echi_plan_alone(const struct echi_plan *plan);
 /* Snapshots that an owner needs, so that no apply waits for an answer: at most ECHI_SNAPSHOTS. others: its group has workers of other
- * nodes; own: the worker of its node is or was one, and may compute on a snapshot until another owner has answered it. */
+ * nodes; own: the worker of its node is or was one, and may compute on a snapshot until another owner has answered it. Under bsp two are
+ * enough: whoever pushes in a round has all weights of the round before, so of the version before that nothing is on its way. */
 int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own);
 /* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
  * been dealt before a loss. */
@@ -106,6 +110,8 @@ uint32_t echi_plan_round_most(const struct echi_plan *plan);
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 /* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
+/* Does each part of a round go by itself: summed, applied, sent, and waited for by forward (BSP, dense, several workers)? */
+bool echi_plan_rounds_by_part(const struct echi_plan *plan);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 

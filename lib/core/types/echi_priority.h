@@ -11,8 +11,8 @@ enum echi_priority {
     ECHI_PRIORITY_ANSWER,                                     /* a worker waits for it in mid-step, or an owner for all its workers */
     ECHI_PRIORITY_ROWS,                                       /* the head computes on them */
     ECHI_PRIORITY_WEIGHTS,                                    /* part by part: forward needs part 0 first */
-    ECHI_PRIORITY_GRADIENTS = ECHI_PRIORITY_WEIGHTS + ECHI_PARTS_MAX,
-    ECHI_PRIORITY_STATES,                                     /* R bounds how late they may be */
+    ECHI_PRIORITY_GRADIENTS = ECHI_PRIORITY_WEIGHTS + ECHI_PARTS_MAX,   /* part by part: so does the round that they are summed for */
+    ECHI_PRIORITY_STATES = ECHI_PRIORITY_GRADIENTS + ECHI_PARTS_MAX,    /* R bounds how late they may be */
     ECHI_PRIORITY_COPIES,                                     /* for evaluations and checkpoints: no step waits for them */
     ECHI_PRIORITIES
 };

@@ -79,7 +79,7 @@ struct echi_task {
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then,
                                                lent or not */
-    uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM */
+    uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM; with `only` */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: ranks whose HEAD_ROWS, OWNER_NORM slots are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD, NORM: samples of each */
     uint32_t row_epoch[ECHI_MERGE_STEPS], row_start[ECHI_MERGE_STEPS];   /* HEAD: which they are, as in a lease */
@@ -99,10 +99,17 @@ struct echi_task {
     /* sync_norm. A step is computed in parts, which end where a batch-norm's sums are exchanged: with N of them in front of the cut a
      * STEP in parts 0 to 2 N, part N being the one with the loss; FORWARD in 0 to N, BACKWARD in N to 2 N. NORM: 1: backward. */
     uint16_t part, layer;                   /* layer: NORM: the batch-norm's */
+    /* STEP, FORWARD, of layers with parameters: those in front of `from` have gone forward by a task before, of the same step and
+     * weights. The task goes forward up to the first of which not all weights may be there yet, `until`, reads no others, and writes
+     * nothing that it names; 0: it goes to the end. */
+    uint16_t from, until;
     struct echi_slot norm, sums;            /* STEP, FORWARD, BACKWARD: what this part begins with, from the owner, and ends with, for the
                                                owner; none: it is the first, the last. NORM: sums: what is put together */
-    uint16_t only;                          /* ADD, APPLY: of this part alone, counted from 1; 0: of all that the owner has. The first APPLY
-                                               of a round has `first` */
+    /* ADD, APPLY: of this part alone, counted from 1; 0: of all that the owner has. Then `rows` are the ranks whose OWNER_GRADS are
+     * added, in this order, to `state`, or with APPLY to `grads`, before the step; with summed there is a sum of the part already. The
+     * first APPLY of a round has `first`. */
+    uint16_t only;
+    uint8_t summed;
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */

@@ -106,11 +106,18 @@ int echi_plan_places(const struct echi_plan *plan, int rank) {
     return plan->strands * owners;
 }
 
-int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
-    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
+static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
+static bool in_rounds(const struct echi_plan *plan) { return policy_of(plan)->rounds && !policy_of(plan)->local; }
+
+bool echi_plan_alone(const struct echi_plan *plan) {
+    return plan->world == 1 && in_rounds(plan) && !plan->separated && plan->codec == ECHI_CODEC_DENSE;
 }
 
-static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
+int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
+    if (echi_plan_alone(plan)) return 1;
+    if (in_rounds(plan)) return 2;
+    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
+}
 
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank) {
     return policy_of(plan)->local ? plan->n[rank] * plan->inner[rank] : plan->n[rank];
@@ -125,6 +132,12 @@ static uint32_t shares(const struct echi_plan *plan, bool of_lost) {
 /* Under bsp B, whoever is left to do it; under `local` the others go on with as many steps as before. */
 uint32_t echi_plan_round(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, false) : plan->round; }
 uint32_t echi_plan_round_most(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, true) : plan->round; }
+
+bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
+    int workers = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
+    for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;
+    return policy_of(plan)->rounds && !policy_of(plan)->local && plan->codec == ECHI_CODEC_DENSE && !plan->deterministic && workers > 1;
+}
 
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease) {
     if (policy_of(plan)->local) return plan->round;

@@ -47,6 +47,8 @@ struct echi_node {
     bool ready, over, held_asked;
     ech_status status;
     int64_t began, heartbeat_at, progress_at;
+    int64_t stopped_at;                       /* echi_now when the run was found to be stopped; 0: it is not */
+    bool eval_ended;                          /* for that */
     int64_t clock, clock_back;                /* echi_now when it was last read, and how far it has gone back altogether */
     struct echi_fair fair;                    /* the clock on which peers are judged */
     struct echi_patience patience;
@@ -97,6 +99,9 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
 /* ---- node_actions.c ---- */
 static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 16), (uint16_t)cookie}; }
 static inline enum echi_role echi_node_role_of(uint64_t cookie) { return (enum echi_role)(cookie >> 24); }
+/* Where the payload of a message comes to that is posted for this slot. First weights come whole to the owner of a shard, which keeps its
+ * parts: they come to where its own worker's gradients will be, which begin when all owners have started, and fill no slot of the owner. */
+struct echi_slot echi_node_landing(const struct echi_node *n, int kind, struct echi_slot slot);
 /* echi_job_extent under this node's plan. */
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
 /* A message with a body of its own behind the two role bytes. */

@@ -48,6 +48,8 @@ void echi_node_device(const struct ech_config *config, char out[ECHI_NODE_DEVICE
 /* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask
  * for what the device cannot do. */
 ech_status echi_node_exec(const struct ech_config *config, const struct echi_job *job, struct echi_exec **out, struct ech_error *err);
+/* Rank 0's weights, the first and then the trained ones, which `exec` may use as its own; NULL: none are here. */
+void echi_node_params(const struct ech_config *config, struct echi_exec *exec, echi_real *params);
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
 

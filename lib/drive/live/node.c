@@ -67,6 +67,23 @@ static void check_stop(struct echi_node *n, int *told) {
     }
 }
 
+/* The first evaluation behind a stop is that of the weights that are saved, which is worth a deadline. One that runs when the stop comes is
+ * not waited for: an evaluation may take minutes. */
+static void check_eval(struct echi_node *n, int told) {
+    const struct echi_coordinator *c = n->role.coordinator;
+    struct echi_lane_view v;
+    if (!c || n->eval_ended || (told == 0 && c->status != ECH_E_ABORTED)) return;
+    const int64_t now = echi_now();
+    if (n->stopped_at == 0) n->stopped_at = now;
+    echi_lane_look(n->lane, &v);
+    if (!v.runs || v.task.kind != ECHI_TASK_EVAL) return;
+    if (v.since > n->stopped_at && now - v.since <= n->patience.most) return;
+    n->eval_ended = true;
+    echi_exec_end_eval(n->exec);
+    echi_config_log(n->c->config, ECH_LOG_WARN, "stopped: the evaluation ends after %u of %u test images, without an accuracy",
+                    echi_exec_evaluated(n->exec), n->job->test_samples);
+}
+
 void echi_node_notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
 static void check_tell(struct echi_node *n) {
@@ -94,6 +111,7 @@ static void loop(struct echi_node *n) {
         if (n->role.coordinator && n->role.coordinator->wake_at && now >= n->role.coordinator->wake_at && !n->over)
             echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_TIME});
         check_stop(n, &told);
+        if (!n->over) check_eval(n, told);
         check_tell(n);
         if (!n->over) echi_node_progress(n, now);
         now = echi_node_now(n);
@@ -250,6 +268,11 @@ ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job
     return status;
 }
 
+/* A target is met by weights that training leaves behind, and a recording ends with those that were evaluated last. */
+void echi_node_params(const struct ech_config *c, struct echi_exec *exec, echi_real *params) {
+    echi_exec_use_params(exec, params, c->target_accuracy <= 0 && !c->record[0]);
+}
+
 /* What was sent last leaves before anything is waited for: the others hear the end from it, and not from its silence. */
 static void send_last(struct echi_node *n) {
     struct echi_net_event event[EVENTS_MAX];
@@ -296,6 +319,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);
     echi_exec_use_loans(n->exec, &n->role.loans);
+    if (!config->user) echi_node_params(config->config, n->exec, config->params);
     if (config->started) config->started(config->started_self, n->wire, NULL);
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
     loop(n);
@@ -304,13 +328,14 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     if (n->role.coordinator && n->role.coordinator->final) {
         const echi_real *params = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
         if (config->user) config->user->final(config->user->self, params);
-        else if (config->params) memcpy(config->params, params, n->job->n_params * sizeof *params);
+        else if (config->params && config->params != params) memcpy(config->params, params, n->job->n_params * sizeof *params);
         if (config->trained) *config->trained = true;
     }
     if (report) echi_node_report(n, report);
     end_recording(n);
 out:
     if (config->started) config->started(config->started_self, NULL, NULL);
+    if (n->exec) echi_exec_end_eval(n->exec);
     /* What stood still is not waited for as long again. */
     int64_t patience = deadline;
     if (n->ready && !n->measuring && !n->standing && !n->progress.stuck) {

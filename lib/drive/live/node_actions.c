@@ -18,6 +18,12 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
     echi_job_extent(n->job, &n->setup.plan, kind, m, head, at, len);
 }
 
+struct echi_slot echi_node_landing(const struct echi_node *n, int kind, struct echi_slot slot) {
+    const struct echi_slot grads = {ECHI_SLOT_WORKER_GRADS, 0};
+    const bool elsewhere = kind == ECHI_KIND_PARAMS && slot.kind == ECHI_SLOT_OWNER_WEIGHTS && n->setup.plan.shards > 0;
+    return elsewhere && echi_exec_slot(n->exec, grads, NULL) ? grads : slot;
+}
+
 /* ------------------------------------------------------ events to roles */
 
 static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list);
@@ -110,7 +116,7 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
 static void post_named(struct echi_node *n, const struct echi_action *a, enum echi_role role, int name, size_t at, size_t len) {
     const bool borrows = echi_lends(&n->setup.plan, a->to, n->rank, (enum echi_kind)a->kind);   /* then it has no memory of its own */
     size_t room;
-    uint8_t *base = borrows ? NULL : echi_exec_slot(n->exec, a->slot, &room);
+    uint8_t *base = borrows ? NULL : echi_exec_slot(n->exec, echi_node_landing(n, a->kind, a->slot), &room);
     struct ech_error why;
     const uint64_t cookie = cookie_of(role, a->slot);
     ech_status status = borrows ? echi_wire_post(n->wire, a->to, a->kind, name, NULL, len, cookie, &why)

@@ -234,9 +234,10 @@ void echi_node_make_slots(struct echi_node *n) {
 
 static ech_status begin_roles(struct echi_node *n) {
     ECHI_TRY(stand_roles(n));
-    if (n->role.coordinator && n->c->params)
-        memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params,
-               n->job->n_params * sizeof(echi_real));
+    if (n->role.coordinator && n->c->params) {
+        echi_real *first = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
+        if (first != n->c->params) memcpy(first, n->c->params, n->job->n_params * sizeof *first);
+    }
     if (n->c->started) n->c->started(n->c->started_self, n->wire, n->exec);
     return ECH_OK;
 }
@@ -321,8 +322,19 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
     if (!to || e->payload_len != len) return false;
-    echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);
+    if (to + at != e->payload) echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);   /* it may be there already */
     return true;
+}
+
+/* Of what came to another slot than it was posted for, the owner's parts go there. */
+static void take_landed(struct echi_node *n, int kind, struct echi_slot slot) {
+    const struct echi_slot from = echi_node_landing(n, kind, slot);
+    struct echi_range range[ECHI_PARTS_MAX];
+    if (from.kind == slot.kind) return;
+    const int ranges = echi_job_ranges(n->job, &n->setup.plan, n->rank, false, range);
+    const echi_real *came = echi_exec_slot(n->exec, from, NULL);
+    echi_real *to = echi_exec_slot(n->exec, slot, NULL);
+    for (int i = 0; i < ranges; i++) memcpy(to + range[i].at, came + range[i].at, range[i].count * sizeof *to);
 }
 
 /* The payload is for the role that asked for it and has the length that its message promises; the labels of rows are labels. */
@@ -380,6 +392,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)e->peer, .msg = &m, .bytes = e->meta + 2,
         .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
+    if (echi_kind_has_payload(e->kind)) take_landed(n, e->kind, event.slot);
     if (echi_lends(&n->setup.plan, e->peer, n->rank, (enum echi_kind)e->kind))
         echi_loans_begin(&n->role.loans, (enum echi_kind)e->kind, event.slot, echi_node_slot(echi_wire_lender(n->wire, e)));
     echi_node_event(n, (enum echi_role)m.to_role, &event);

@@ -23,11 +23,26 @@ void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, 
     *shown = p;
 }
 
+/* How far an evaluation is; false: none runs. All else is as it was before. */
+static bool show_eval(struct echi_node *n, int64_t now) {
+    struct echi_lane_view v;
+    echi_lane_look(n->lane, &v);
+    if (!v.runs || v.task.kind != ECHI_TASK_EVAL) return false;
+    struct ech_progress p = n->shown;
+    p.looked = 0;
+    p.evaluated = echi_exec_evaluated(n->exec);
+    p.to_evaluate = n->job->test_samples;
+    n->progress_at = now + ECHI_SECOND;
+    n->c->config->on_progress(n->c->config->user, &p);
+    return true;
+}
+
 void echi_node_progress(struct echi_node *n, int64_t now) {
     struct echi_coordinator *c = n->role.coordinator;
     if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->looks != n->shown_looks;
+    const bool looked = c->looks != n->shown_looks && c->accuracy >= 0;   /* else a stop has ended the evaluation */
     if (now < n->progress_at && !looked) return;
+    if (!looked && show_eval(n, now)) return;
     const int64_t clock = echi_coordinator_clock(c, now);
     if (!looked && clock - n->shown_clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
     uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0}, all = 0;

@@ -113,6 +113,14 @@ static void add_part(struct echi_print *l, const struct echi_node *n, int part) 
     if (p->last != p->first) echi_print(l, " to %s", n->job->layer[p->last].name);
 }
 
+/* Who owns the first part that a forward lacks. */
+static int waits_for_part_of(const struct echi_node *n, const struct echi_strand *s) {
+    const struct echi_worker *w = n->role.worker;
+    int part = 0;
+    while (part + 1 < w->parts && echi_part_in(&w->coming[s->place].here, part)) part++;
+    return echi_plan_part_owner(&n->setup.plan, n->setup.plan.group_of[n->rank], part);
+}
+
 static void add_strand(struct echi_print *l, const struct echi_node *n, const struct echi_strand *s) {
     switch (s->phase) {
     case ECHI_STRAND_WAITS_WEIGHTS:
@@ -135,6 +143,14 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
         if (s->next_part < 0) break;
         echi_print(l, ", next to leave is the gradient of ");
         add_part(l, n, s->next_part);
+        break;
+    case ECHI_STRAND_WAITS_PART:
+        if (!s->early) {
+            echi_print(l, "waits until %d gradients of the step before lease %u have left", s->sending, s->lease.id);
+            break;
+        }
+        echi_print(l, "waits for the weights of %s, %d layers into lease %u, from rank %d", n->job->layer[s->gone].name, s->gone,
+                   s->lease.id, waits_for_part_of(n, s));
         break;
     case ECHI_STRAND_WAITS_NORM:
         echi_print(l, "waits for rank %d to say what a batch-norm sums over all workers, behind part %d of %d of lease %u", s->lease.owner,
@@ -325,12 +341,15 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
     if (c && c->phase != ECHI_RUN_TRAINS) echi_print(&l, ", while rank 0 %s", phase_name(c->phase));
     if (push && push->parts_in > 0 && !push->whole) {
         echi_print(&l, ", while ");
-        add_part(&l, n, n->role.owner->parts - 1 - push->parts_in);
+        int i = 0;
+        while (echi_part_in(&push->here, echi_post_part(&n->setup, ECHI_KIND_PUSH, n->rank, i))) i++;
+        add_part(&l, n, echi_post_part(&n->setup, ECHI_KIND_PUSH, n->rank, i));
         echi_print(&l, " of lease %u was to come", push->lease.id);
     }
     for (int i = 0; n->role.worker && i < n->setup.plan.strands && l.len == 0; i++) {
         const struct echi_strand *s = &n->role.worker->strand[i];
-        const bool weights = s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer;
+        const bool weights = (s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer) ||
+                             (s->phase == ECHI_STRAND_WAITS_PART && s->early && waits_for_part_of(n, s) == peer);
         const bool head = s->phase == ECHI_STRAND_WAITS_HEAD && n->setup.plan.head == peer;
         const bool lease = s->phase == ECHI_STRAND_IDLE && n->role.worker->n_leases == 0 && peer == 0;
         if (!weights && !head && !lease) continue;

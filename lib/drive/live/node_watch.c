@@ -64,7 +64,8 @@ static void judge(struct echi_node *n, int r) {
 #define TIMES 10
 int64_t echi_watch_allowed(const struct echi_node *n, const struct echi_lane_view *lane) {
     const int64_t deadline = n->patience.most;
-    /* Nothing measures what the first samples of a test set cost that is drawn or decoded when it is read. */
+    /* An evaluation shows progress at each layer. But nothing measures what samples of a test set cost that are drawn or decoded when they
+     * are read. */
     const bool evaluates = lane->runs && lane->task.kind == ECHI_TASK_EVAL;
     if (n->measuring || n->standing || evaluates || n->times.count == 0) return TIMES * deadline;
     const uint32_t most = n->role.planned && n->setup.plan.n[n->rank] > 64 ? n->setup.plan.n[n->rank] : 64;

@@ -198,7 +198,7 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
             return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room",
                              m->payload_len, post.cap);
         const bool lent = m->payload_len > 0 && !post.buffer, copied = m->payload_len > 0 && !lent;
-        if (copied) memcpy(post.buffer, m->payload, m->payload_len);
+        if (copied && post.buffer != m->payload) memcpy(post.buffer, m->payload, m->payload_len);   /* slots may be one memory */
         out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_MESSAGE, .peer = w->rank, .kind = m->kind, .name = m->name,
             .meta = l->meta, .meta_len = m->meta_len, .payload = lent ? (void *)(uintptr_t)m->payload : post.buffer,
             .payload_len = m->payload_len, .cookie = post.cookie};

@@ -86,17 +86,14 @@ static ech_status send(struct run *x, struct node *n, const struct echi_traced_a
     return ECH_OK;
 }
 
-/* Takes what was sent out of its queue; with it go those before it that never arrived. NULL: it was not sent yet. */
+/* Takes what was sent out of its queue; parts overtake one another. NULL: it was not sent yet. */
 static struct flight *arrive(struct queue *q, const struct echi_traced *t) {
-    struct flight *f = q->first;
-    while (f && (f->meta_len != t->meta_len || memcmp(f->meta, t->meta, f->meta_len) != 0)) f = f->next;
+    struct flight *f = q->first, *before = NULL;
+    for (; f && (f->meta_len != t->meta_len || memcmp(f->meta, t->meta, f->meta_len) != 0); f = f->next) before = f;
     if (!f) return NULL;
-    while (q->first != f) {
-        struct flight *lost = q->first;
-        q->first = lost->next;
-        free(lost);
-    }
-    q->first = f->next;
+    if (before) before->next = f->next;
+    else q->first = f->next;
+    if (q->last == f) q->last = before;
     return f;
 }
 
@@ -152,7 +149,8 @@ static ech_status on_task(struct run *x, struct node *n, const struct echi_event
     for (int i = 0; i < TASKS_OUT && !t; i++)
         if (n->task[i].used && same_task(&n->task[i].task, e->task)) t = &n->task[i];
     if (!t) return fail_at(x, n, ECH_E_MISMATCH, "nobody has asked for that task");
-    if (e->task->kind == ECHI_TASK_KEEP) {   /* a file, and no arithmetic */
+    /* A checkpoint is a file, and no arithmetic; of an evaluation that a stop ended nothing was kept. */
+    if (e->task->kind == ECHI_TASK_KEEP || (e->task->kind == ECHI_TASK_EVAL && e->result->accuracy == ECHI_NO_ACCURACY)) {
         t->used = false;
         return ECH_OK;
     }

@@ -131,6 +131,7 @@ size_t echi_setup_encode(const struct echi_setup *s, const char *kernels, uint8_
     echi_put32(&w, s->cut_width);
     echi_put16(&w, (uint16_t)s->norms);
     echi_put_bytes(&w, s->norm, (size_t)s->norms);
+    echi_put8(&w, s->whole_steps);
     put_text(&w, kernels);
     return w.ok && len ? (size_t)(w.at - out) : 0;
 }
@@ -150,6 +151,7 @@ bool echi_setup_decode(const uint8_t *bytes, size_t len, struct echi_recorded_se
     echi_get_bytes(&r, out->setup.norm, (size_t)out->setup.norms);
     for (int i = 0; i < out->setup.norms; i++)   /* of layers in front of the cut, ascending */
         if (out->setup.norm[i] >= out->setup.cut || (i > 0 && out->setup.norm[i] <= out->setup.norm[i - 1])) return false;
+    out->setup.whole_steps = echi_get8(&r) != 0;
     get_text(&r, out->kernels, sizeof out->kernels);
     return r.ok && r.at == r.end && out->setup.rank < out->setup.plan.world && out->setup.n_layers >= 1 &&
         out->setup.n_layers <= ECHI_LAYERS_MAX && out->setup.cut >= 1 && out->setup.cut <= out->setup.n_layers;

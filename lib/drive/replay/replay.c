@@ -101,15 +101,15 @@ static bool names_slots(const struct echi_task *t) {
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_HEAD: return weights && grads && !(out && state) && t->n_rows > 0;
     case ECHI_TASK_HEAD_APPLY: return weights && out && grads;
-    case ECHI_TASK_ADD: return grads && state;
+    case ECHI_TASK_ADD: return (t->only ? t->n_rows > 0 : grads) && state;
     case ECHI_TASK_APPLY: return weights && out && grads && state == (t->state_out.kind != ECHI_SLOT_NONE);
     case ECHI_TASK_ENCODE: return weights && state && coded;
     case ECHI_TASK_DECODE: return state && coded;
     case ECHI_TASK_REFRESH: return out && state;
     case ECHI_TASK_STATE: return weights && t->state_out.kind;
     case ECHI_TASK_BACKWARD: return weights && grads && act && state == coded;
-    case ECHI_TASK_STEP: return weights && grads && state == coded;
-    case ECHI_TASK_FORWARD: return weights && act;
+    case ECHI_TASK_STEP: return weights && (grads || t->until > 0) && state == coded;
+    case ECHI_TASK_FORWARD: return weights && (act || t->until > 0);
     case ECHI_TASK_NORM: return t->sums.kind && t->n_rows > 0;
     case ECHI_TASK_EVAL: return weights;
     case ECHI_TASK_KEEP: return true;   /* all COORD_KEPT */
@@ -135,6 +135,8 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
         return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot),
                    echi_post_parts(&s->setup, (enum echi_kind)a->kind, echi_post_owner((enum echi_kind)a->kind, s->setup.rank, a->to)));
     case ECHI_ACTION_COMPUTE:
+        if (a->task.until > s->setup.cut || (a->task.until > 0 && a->task.from >= a->task.until) || a->task.from > s->setup.cut)
+            return *why = "it is about layers that the plan does not have", false;
         if (a->task.only > s->setup.plan.parts.count) return *why = "it is about a part that the plan does not have", false;
         if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
         return owe(s, owed_task(&a->task), 1);

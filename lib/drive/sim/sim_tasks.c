@@ -75,14 +75,12 @@ static int part_begins(const struct echi_sim *s, int rank, const struct echi_tas
     return forward ? layer : shape_of(s, t)->shape.units - 1 - layer;   /* a shape ends with the backward unit of layer 0 */
 }
 
-static bool in_parts(const struct echi_task *t) { return t->kind != ECHI_TASK_NORM && (t->norm.kind || t->sums.kind); }
-
-/* What part of the time of all parts a task takes. */
-static double part_of_time(const struct echi_sim *s, int rank, const struct echi_task *t) {
-    if (!in_parts(t)) return 1;
-    const int first = part_begins(s, rank, t, t->part), end = part_begins(s, rank, t, t->part + 1);
-    const double *until = shape_of(s, t)->until;
-    return (end > 0 ? until[end - 1] : 0) - (first > 0 ? until[first - 1] : 0);
+/* The units of its shape that a task computes: a step may be several tasks, which end in front of batch-norms, or of layers whose weights
+ * were not there. */
+static void units_of(const struct echi_sim *s, int rank, const struct echi_task *t, int *first, int *end) {
+    const bool exchanges = t->norm.kind || t->sums.kind;
+    *first = exchanges ? part_begins(s, rank, t, t->part) : t->from;
+    *end = exchanges ? part_begins(s, rank, t, t->part + 1) : t->until > 0 ? t->until : shape_of(s, t)->shape.units;
 }
 
 /* ----------------------------------------------------------------- prices */
@@ -167,9 +165,10 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
     case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
-    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) + reading_push(s, rank, &t->lease);
+    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) * (t->only ? t->n_rows : 1) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
-        return p->apply * of_task(s, rank, t) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
+        return (p->apply + p->add * t->n_rows) * of_task(s, rank, t) +
+               (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
                (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
     case ECHI_TASK_ENCODE: return coding(s, rank, t->ratio);
     case ECHI_TASK_DECODE: return reading_state(s, rank, t);
@@ -198,16 +197,16 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     if (id == ECHI_NOTHING) return echi_sim_no_memory(s);
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
-    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0)
+    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0 && task->from == 0)
         n->factor[task->strand] = echi_hosts_step_factor(s->hosts, s->config->seed, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
     const struct echi_sim_shape *shape = shape_of(s, task);
-    if (shape && !in_parts(task)) w.shape = &shape->shape;
-    if (in_parts(task)) {
-        const int first = part_begins(s, rank, task, task->part);
-        if (shape->layer[first] >= 0) t->told = shape->layer[first] + 1;
+    if (shape) units_of(s, rank, task, &w.first, &w.end);
+    if (w.first < w.end) {
+        w.shape = &shape->shape;
+        if (shape->layer[w.first] >= 0) t->told = shape->layer[w.first] + 1;
     }
-    w.seconds = price(s, rank, task, &w.part) * part_of_time(s, rank, task);
+    if (!shape || w.shape) w.seconds = price(s, rank, task, &w.part);   /* nothing is in front of a batch-norm that a model begins with */
     echi_cost_compute(s->cost, rank, &w);
 }
 
@@ -243,7 +242,8 @@ void echi_sim_on_done(struct echi_sim *s, uint32_t id) {
     if (!run(s, t)) return;
     const struct echi_sim_shape *shape = shape_of(s, &t->task);
     if (shape) {
-        const int end = in_parts(&t->task) ? part_begins(s, t->node, &t->task, t->task.part + 1) : shape->shape.units;
+        int first, end;
+        units_of(s, t->node, &t->task, &first, &end);
         if (end > 0 && shape->layer[end - 1] >= 0) tell_gradients(s, t, shape->layer[end - 1]);
     }
     tell(s, t, ECHI_EVENT_COMPUTED, 0);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a node's slots take: what it holds under its plan, and nothing else; and the sentence where that does not fit. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#include "small_exec.h"
+
+/* Layers with parameters: 37 * 2,000 and 2,001 * 3. */
+#define TEXT "input 1 6 6\nfc out 2000\nfc out 3\n"
+static const struct echi_plan bsp = {.sync = ECHI_SYNC_BSP, .lr = 0.5, .momentum = 0.75};
+
+static struct echi_exec_bytes bytes(void) {
+    struct echi_exec_bytes b;
+    echi_exec_bytes(exec, &b);
+    return b;
+}
+
+static void divide(void) {
+    struct echi_plan *p = &setup.plan;
+    p->shards = 2;
+    p->shard_owner[1] = 1;
+    p->parts.count = 2;
+    p->parts.part[0] = (struct echi_part){.at = 0, .count = 74000, .shard = 0};
+    p->parts.part[1] = (struct echi_part){.at = 74000, .count = 6003, .first = 1, .last = 1, .shard = 1};
+    setup.rank = 1;
+}
+
+static void the_owner_of_a_shard_holds_its_parts(void **state) {
+    (void)state;
+    const size_t all = 80003 * sizeof(echi_real), own = 6003 * sizeof(echi_real);
+    begin_exec(TEXT, &bsp, false);
+    divide();
+    open_exec();
+    const struct echi_exec_bytes b = bytes();
+    assert_int_equal(b.weights, 2 * all + 2 * own);   /* its worker's, and two snapshots */
+    assert_int_equal(b.gradients, all + 3 * own);     /* its worker's, two pushes and their sum */
+    assert_int_equal(b.moments, own);
+    /* What lies outside is addressed as before, and works. */
+    echi_real *snapshot = floats(ECHI_SLOT_OWNER_WEIGHTS, 0);
+    assert_true(snapshot[0] == 0);
+    snapshot[0] = 1;
+    snapshot[80002] = 2;
+    assert_true(snapshot[0] == 1 && snapshot[80002] == 2);
+    close_exec();
+}
+
+static void alone_a_node_has_three_copies(void **state) {
+    (void)state;
+    static struct echi_loans loans;
+    static _Alignas(64) echi_real params[80003];
+    const size_t all = sizeof params;
+    begin_exec(TEXT, &bsp, false);
+    struct echi_plan *p = &setup.plan;
+    p->world = 1;
+    p->group_of[1] = ECHI_NONE;
+    p->n[1] = 0;
+    p->n[0] = 16;
+    echi_loans_init(&loans, 0);
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+    echi_exec_use_loans(exec, &loans);
+    echi_exec_use_params(exec, params, true);
+    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    const struct echi_exec_bytes b = bytes();
+    assert_int_equal(b.weights, 0);   /* the caller's */
+    assert_int_equal(b.gradients, all);
+    assert_int_equal(b.moments, all);
+    assert_ptr_equal(floats(ECHI_SLOT_OWNER_WEIGHTS, 0), params);
+    assert_ptr_equal(floats(ECHI_SLOT_COORD_PARAMS, 0), params);
+    assert_ptr_equal(floats(ECHI_SLOT_OWNER_SUM, 0), floats(ECHI_SLOT_WORKER_GRADS, 0));
+    close_exec();
+}
+
+/* The slots of rank 1 are a thousand billion parameters: nothing is made of them. */
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    struct ech_error err = {.text = ""};
+    begin_exec(TEXT, &bsp, false);
+    divide();
+    const size_t params = job.n_params;
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+    job.n_params = (size_t)1 << 40;
+    setup.plan.parts.part[1].count = UINT32_MAX;
+    const ech_status status = echi_exec_setup(exec, &setup, &err);
+    job.n_params = params;
+    assert_int_equal(status, ECH_E_MEMORY);
+    char need[40];   /* two weights and one gradient of the worker's; six times the owner's parts: snapshots, pushes, sum, moments */
+    snprintf(need, sizeof need, " %zu bytes", (3 * ((size_t)1 << 40) + 6 * (size_t)UINT32_MAX) * sizeof(echi_real));
+    if (!strstr(err.text, "rank 1 has no memory") || !strstr(err.text, need) || !strstr(err.text, "--shards")) fail_msg("%s", err.text);
+    close_exec();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_owner_of_a_shard_holds_its_parts),
+                                       cmocka_unit_test(alone_a_node_has_three_copies), cmocka_unit_test(what_does_not_fit_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
