@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rounds by part, played on the cost engine: workers, owners of shards and a head as their roles act (lib/core/roles/owner_rounds.c),
- * without messages' contents, leases, losses and arithmetic.
+ * Rounds by part, played on the cost engine: workers, owners of shards and a head as their roles act (lib/core/roles/owner_rounds.c,
+ * worker.c), without messages' contents, leases, losses and arithmetic.
  *
  * Parts of one shard that follow one another travel as one *piece* where a round would else have too many messages. */
 #include "echi_predict_rounds.h"
@@ -13,47 +13,51 @@
 /* Messages of a play, and pushes of a round that are told apart: what a coordinator may be busy for, some ms a candidate. */
 #define MESSAGES_MAX 24000
 #define PUSHES_MAX 6144
-/* Rounds that are played before any counts, and counted ones: with nothing random, and else, at least and at most. */
-#define WARM 4
-#define COUNTED_LEAST 3
+/* Rounds that are played before any counts, and counted ones: with nothing random until one takes as long as the one before it, within
+ * ALIKE of it, and no more than that; else at least and at most. */
+#define WARM 2
 #define COUNTED_EXACT 16
+#define ALIKE 1e-3
 #define RANDOM_LEAST 24
 #define RANDOM_MOST 1024
-/* As in owner_rounds.c: messages of weights that are queued for a link beside the one that it carries. */
+/* As in owner_rounds.c: messages of weights on their way beside the one that a link carries. */
 #define AHEAD 1
 /* Bytes of a message without a payload, about. */
 #define CONTROL 128
 #define SHAPES_MAX 64
 
-enum what { STEP, FORWARD, BACKWARD, ADD, APPLY, HEAD, HEAD_APPLY, PUSH, WEIGHTS, ROWS, ANSWER, APPLIED, LEASE };
-/* What a work or a message is about: of a shard and a worker, and the number of a piece. */
+enum what { STEP, FORWARD, BACKWARD, APPLY, HEAD, HEAD_APPLY, PUSH, WEIGHTS, ROWS, ANSWER, APPLIED, LEASE };
+/* What a work or a message is about: of a shard, a worker and a piece. */
 struct about { enum what what; int shard, worker, piece; };
 
-/* It can leave when the gradients of this layer and of all behind it are there. */
-struct piece { uint32_t params; uint16_t shard, layer; };
+/* In the order in which forward needs them. As its owner sees it: how many pushes of it are here, and how many workers lack its weights. */
+struct piece {
+    uint32_t params;
+    uint16_t shard, layer, part;          /* the first of its layers, and of its parts */
+    uint16_t come, lacking;
+    bool given, applied;                  /* to the task that applies it; by that */
+    bool *lacks;                          /* [workers] */
+};
 struct shape {
     struct echi_work_shape step, forward, backward;
     double *until; bool *mark;            /* [units of all three] */
 };
 struct worker {
-    int rank, weights_in, pushed;         /* pieces of the next weights that are in; of this step's gradients those that have left */
+    int rank;
+    bool busy;                            /* with a task, or it waits for the head */
+    bool *here; int in, front;            /* pieces of the next weights; how many, and how many without a gap from the first on */
+    int gone, until;                      /* layers of this step's forward that are computed; and when the task in hand is; 0: to the end */
+    int unpushed;                         /* of this step's gradients so many pieces have not left, the first ones */
     uint32_t steps;
     double factor;                        /* of this step's time */
     const struct shape *shape;
 };
-/* A worker, as the owner of a shard sees it: pieces of its push that are here, and of these, given to the sum; of its weights those that
- * were sent, and of these, still in the queue. */
-struct view { uint16_t here, taken, sent, leaving; bool queued, getting, in_turn, owed; };
 struct shard {
     int owner, own;                       /* rank; its own node's worker, -1: none */
-    int pieces;
-    uint16_t *piece, *in, *order;         /* its pieces as they are pushed; workers in the sum of each; which was applied first, ... */
-    bool *given;                          /* to the task that applies it */
-    struct view *view;                    /* [workers] */
-    uint16_t *queue; int queue_at, queued;   /* workers with pieces that wait for the sum, in a ring */
-    uint16_t turns[ECHI_ANSWERS + 1]; int n_turns;
+    int pieces; uint16_t *piece;
     bool busy;
-    int covered, applied, queued_weights, sends, turn;
+    int covered, applied;                 /* pieces that all pushes are here of, and no task has; that are applied in this round */
+    int lacking, trickles, turn, next;    /* weights to be sent of this round; those that have not left; to this worker; none before this */
 };
 struct play {
     const struct echi_plan *plan;
@@ -69,9 +73,9 @@ struct play {
     struct piece *piece;
     struct shape shape[SHAPES_MAX];
     uint16_t *rows; int rows_waiting, rows_visiting, rows_in; bool head_busy;   /* steps at the head */
-    int ended, words;                     /* shards that have ended this round; words of applied leases at the coordinator */
+    int ended, words;                     /* shards that have ended this round; their words at the coordinator */
     uint32_t rounds;
-    int64_t first, last;                  /* when the counted rounds began and ended */
+    int64_t first, before, last;          /* when the counted rounds began, and the last two rounds ended */
 };
 
 /* ---- memory: one block of it, the last piece of which can grow ---- */
@@ -111,16 +115,12 @@ static struct about about(uint64_t c) {
     return (struct about){(enum what)(c >> 48), (int)(c >> 32 & 0xffff), (int)(c >> 16 & 0xffff), (int)(c & 0xffff)};
 }
 
-static void arrived(struct play *p, struct about a);
-
 static void send(struct play *p, int from, int to, int priority, double bytes, struct about a) {
-    if (from == to) return arrived(p, a);
     echi_cost_send(p->cost, from, to, priority, (uint64_t)bytes, 0, cookie(a));
 }
 
-static void compute(struct play *p, int rank, enum echi_task_kind kind, double seconds, const struct echi_work_shape *shape,
-                    struct about a) {
-    echi_cost_compute(p->cost, rank, &(struct echi_work){.seconds = seconds, .urgency = (int)kind, .shape = shape, .cookie = cookie(a)});
+static void compute(struct play *p, int rank, enum echi_task_kind kind, double seconds, struct about a) {
+    echi_cost_compute(p->cost, rank, &(struct echi_work){.seconds = seconds, .urgency = (int)kind, .cookie = cookie(a)});
 }
 
 /* Seconds for so many parameters. */
@@ -134,32 +134,43 @@ static double applying(const struct play *p, int rank, double params) {
 
 /* ---- worker ---- */
 
-static void begin(struct play *p, int w) {
+/* Forward as far as there are weights for it; with all of them to the end. */
+static void go_on(struct play *p, int w) {
     struct worker *k = &p->worker[w];
     const struct echi_times *t = &p->times[k->rank];
     const uint32_t n = p->plan->n[k->rank];
-    k->weights_in = k->pushed = 0;
-    k->factor = echi_predict_factor(t, k->rank, k->steps++);
-    if (p->plan->separated)
-        compute(p, k->rank, ECHI_TASK_FORWARD, k->factor * echi_times_forward(t, n), &k->shape->forward, (struct about){FORWARD, 0, w, 0});
-    else compute(p, k->rank, ECHI_TASK_STEP, k->factor * echi_times_whole(t, n), &k->shape->step, (struct about){STEP, 0, w, 0});
+    const bool whole = k->in == p->pieces, apart = p->plan->separated;
+    const int here = whole ? p->layers : p->piece[k->front].layer;
+    if (k->busy || (!whole && here == k->gone)) return;
+    if (k->gone == 0) k->factor = echi_predict_factor(t, k->rank, k->steps++);
+    k->busy = true;
+    k->until = whole ? 0 : here;
+    echi_cost_compute(p->cost, k->rank,
+                      &(struct echi_work){.seconds = k->factor * (apart ? echi_times_forward(t, n) : echi_times_whole(t, n)),
+                                          .urgency = apart ? ECHI_TASK_FORWARD : ECHI_TASK_STEP,
+                                          .shape = apart ? &k->shape->forward : &k->shape->step, .first = k->gone, .end = k->until,
+                                          .cookie = cookie((struct about){apart ? FORWARD : STEP, 0, w, 0})});
+    if (!whole) return;
+    k->in = k->front = k->gone = 0;
+    k->unpushed = p->pieces;
+    memset(k->here, 0, (size_t)p->pieces * sizeof k->here[0]);
 }
 
-/* When a worker's next round begins: all weights are in. */
-static bool may_begin(const struct play *p, int w) { return p->worker[w].weights_in == p->pieces; }
-
-static void weights_in(struct play *p, int w) {
-    p->worker[w].weights_in++;
-    if (may_begin(p, w)) begin(p, w);
+static void weights_in(struct play *p, int w, int piece) {
+    struct worker *k = &p->worker[w];
+    k->here[piece] = true;
+    k->in++;
+    while (k->front < p->pieces && k->here[k->front]) k->front++;
+    go_on(p, w);
 }
 
 /* The gradients of this layer and of those behind it are there: what is complete leaves. */
 static void gradients(struct play *p, int w, int layer) {
     struct worker *k = &p->worker[w];
-    for (; k->pushed < p->pieces && p->piece[k->pushed].layer >= layer; k->pushed++) {
-        const struct piece *piece = &p->piece[k->pushed];
-        send(p, k->rank, p->shard[piece->shard].owner, ECHI_PRIORITY_GRADIENTS, 4.0 * piece->params,
-             (struct about){PUSH, piece->shard, w, 0});
+    for (; k->unpushed > 0 && p->piece[k->unpushed - 1].layer >= layer; k->unpushed--) {
+        const struct piece *piece = &p->piece[k->unpushed - 1];
+        send(p, k->rank, p->shard[piece->shard].owner, ECHI_PRIORITY_GRADIENTS + piece->part, 4.0 * piece->params,
+             (struct about){PUSH, piece->shard, w, k->unpushed - 1});
     }
 }
 
@@ -168,13 +179,31 @@ static void answered(struct play *p, int w) {
     const struct echi_times *t = &p->times[k->rank];
     const uint32_t n = p->plan->n[k->rank];
     const double backward = echi_times_trunk(t, n) - echi_times_forward(t, n);
-    compute(p, k->rank, ECHI_TASK_BACKWARD, k->factor * backward, &k->shape->backward, (struct about){BACKWARD, 0, w, 0});
+    echi_cost_compute(p->cost, k->rank, &(struct echi_work){.seconds = k->factor * backward, .urgency = ECHI_TASK_BACKWARD,
+                                                            .shape = &k->shape->backward,
+                                                            .cookie = cookie((struct about){BACKWARD, 0, w, 0})});
 }
 
 /* The unit of a shape is the last of a layer whose gradients are told of. */
 static void marked(struct play *p, struct about a, int unit) {
     if (a.what == STEP) gradients(p, a.worker, 2 * p->layers - 1 - unit);
     else if (a.what == BACKWARD) gradients(p, a.worker, p->layers - 1 - unit);
+}
+
+/* A task of a step is done; true: it was none in the middle of the forward. */
+static bool to_the_end(struct play *p, int w) {
+    struct worker *k = &p->worker[w];
+    if (k->until == 0) return true;
+    k->gone = k->until;
+    k->busy = false;
+    go_on(p, w);
+    return false;
+}
+
+static void step_done(struct play *p, int w) {
+    gradients(p, w, 0);
+    p->worker[w].busy = false;
+    go_on(p, w);
 }
 
 /* ---- head: adds up the gradients of a round's rows, and applies them once ---- */
@@ -186,7 +215,7 @@ static void visit(struct play *p) {
     if (p->rows_in == p->workers) {
         p->rows_in = 0;
         p->head_busy = true;
-        return compute(p, head, ECHI_TASK_HEAD_APPLY, applying(p, head, p->head_params), NULL, (struct about){HEAD_APPLY, 0, 0, 0});
+        return compute(p, head, ECHI_TASK_HEAD_APPLY, applying(p, head, p->head_params), (struct about){HEAD_APPLY, 0, 0, 0});
     }
     for (p->rows_visiting = 0; p->rows_visiting < p->rows_waiting && p->rows_visiting < ECHI_MERGE_STEPS; p->rows_visiting++) {
         const uint32_t n = p->plan->n[p->worker[p->rows[p->rows_visiting]].rank];
@@ -195,7 +224,7 @@ static void visit(struct play *p) {
     }
     if (rows == 0) return;
     p->head_busy = true;
-    compute(p, head, ECHI_TASK_HEAD, echi_times_head(&p->times[head], rows) + adding(p, head, p->head_params), NULL,
+    compute(p, head, ECHI_TASK_HEAD, echi_times_head(&p->times[head], rows) + adding(p, head, p->head_params),
             (struct about){HEAD, 0, 0, 0});
 }
 
@@ -215,172 +244,103 @@ static void answer_rows(struct play *p) {
 
 /* ---- owner of a shard: see owner_rounds.c, whose rules these are ---- */
 
-static void send_piece(struct play *p, int k, int w, int piece) {
-    struct shard *s = &p->shard[k];
-    struct view *v = &s->view[w];
-    v->sent++;
-    v->leaving = (uint16_t)(v->leaving + (w != s->own));
-    s->queued_weights += w != s->own && v->in_turn;
-    send(p, s->owner, p->worker[w].rank, ECHI_PRIORITY_WEIGHTS, 4.0 * p->piece[s->piece[piece]].params,
-         (struct about){WEIGHTS, k, w, 0});
+static void send_piece(struct play *p, struct shard *s, int w, int i) {
+    struct piece *piece = &p->piece[i];
+    piece->lacks[w] = false;
+    piece->lacking--;
+    s->lacking--;
+    s->trickles += w != s->own;
+    send(p, s->owner, p->worker[w].rank, ECHI_PRIORITY_WEIGHTS + piece->part, 4.0 * piece->params,
+         (struct about){WEIGHTS, piece->shard, w, i});
 }
 
-static void end_answer(struct shard *s, int w) {
-    struct view *v = &s->view[w];
-    if (v->leaving > 0 || v->sent < s->pieces) return;
-    v->in_turn = false;
-    s->sends -= w != s->own;
-}
-
-static void send_whole(struct play *p, int k, int w) {
-    struct shard *s = &p->shard[k];
-    s->view[w].owed = s->view[w].in_turn = false;
-    s->view[w].sent = 0;
-    s->sends += w != s->own;
-    s->turn = w + 1;
-    for (int i = s->pieces - 1; i >= 0; i--) send_piece(p, k, w, i);
-}
-
-static void answer(struct play *p, int k) {
-    struct shard *s = &p->shard[k];
-    for (int i = 0, first = s->turn; i < p->workers && s->sends < ECHI_ANSWERS; i++) {
-        const int w = (first + i) % p->workers;
-        if (s->view[w].owed) send_whole(p, k, w);
+static void begin_answers(struct play *p, struct shard *s) {
+    s->lacking = s->pieces * p->workers;
+    s->applied = 0;
+    s->next = s->pieces;
+    s->turn = 0;
+    while (s->turn < p->workers && p->worker[s->turn].rank <= s->owner) s->turn++;
+    for (int i = 0; i < s->pieces; i++) {
+        struct piece *piece = &p->piece[s->piece[i]];
+        piece->applied = false;
+        piece->lacking = (uint16_t)p->workers;
+        for (int w = 0; w < p->workers; w++) piece->lacks[w] = true;
     }
 }
 
-/* What is lent to the own node comes back with the next weights, so it gets none in turns. */
-static bool may_get(const struct shard *s, int w) {
-    const struct view *v = &s->view[w];
-    return w != s->own && !v->owed && v->leaving == 0 && !v->getting;
+/* The first piece that anybody lacks, and who, from the worker on whose turn it is. */
+static bool next_send(const struct play *p, struct shard *s, int *out_worker) {
+    while (s->next < s->pieces && (!p->piece[s->piece[s->next]].applied || p->piece[s->piece[s->next]].lacking == 0)) s->next++;
+    if (s->next == s->pieces) return false;
+    const struct piece *piece = &p->piece[s->piece[s->next]];
+    int w = s->turn < p->workers ? s->turn : 0;
+    while (!piece->lacks[w]) w = w + 1 < p->workers ? w + 1 : 0;
+    *out_worker = w;
+    return true;
 }
 
-static bool begin_turn(const struct play *p, struct shard *s) {
-    if (s->sends >= ECHI_ANSWERS || s->n_turns > ECHI_ANSWERS) return false;
-    for (int i = 0; i < p->workers; i++) {
-        const int w = (s->turn + i) % p->workers;
-        if (!may_get(s, w)) continue;
-        s->view[w].getting = s->view[w].in_turn = true;
-        s->view[w].sent = 0;
-        s->turns[s->n_turns++] = (uint16_t)w;
-        s->turn = w + 1;
-        s->sends++;
-        return true;
-    }
-    return false;
+static void answer(struct play *p, struct shard *s) {
+    for (int w; s->trickles <= AHEAD && next_send(p, s, &w); s->turn = w + 1) send_piece(p, s, w, s->piece[s->next]);
 }
 
-static void send_applied(struct play *p, int k, bool all) {
+/* The first that forward needs of those that all pushes are here of. Of so many that they are added in several tasks, that takes no longer. */
+static void apply_piece(struct play *p, int k) {
     struct shard *s = &p->shard[k];
-    for (int i = 0; i < s->n_turns; i++)
-        for (int w = s->turns[i]; s->view[w].sent < s->applied && (all || s->queued_weights <= AHEAD);)
-            send_piece(p, k, w, s->order[s->view[w].sent]);
+    int i = 0;
+    while (p->piece[s->piece[i]].come < p->workers) i++;
+    struct piece *piece = &p->piece[s->piece[i]];
+    if (s->applied == s->pieces) begin_answers(p, s);
+    piece->come = 0;
+    s->busy = true;
+    s->covered--;
+    compute(p, s->owner, ECHI_TASK_APPLY, applying(p, s->owner, piece->params) + p->workers * adding(p, s->owner, piece->params),
+            (struct about){APPLY, k, 0, i});
 }
 
-static void answer_parts(struct play *p, int k) {
+/* After each event. No piece of a round is applied before all weights of the one before were sent. */
+static void pump(struct play *p, int k) {
     struct shard *s = &p->shard[k];
-    if (s->applied == 0) return;
-    do send_applied(p, k, false);
-    while (s->queued_weights <= AHEAD && begin_turn(p, s));
+    answer(p, s);
+    if (!s->busy && s->covered > 0 && (s->applied < s->pieces || s->lacking == 0)) apply_piece(p, k);
 }
 
-/* A round is over here, and with the last shard everywhere. */
-static void count_round(struct play *p) {
+static void push_in(struct play *p, struct about a) {
+    p->shard[a.shard].covered += ++p->piece[a.piece].come == p->workers;
+    pump(p, a.shard);
+}
+
+/* A round is over here, and with the last shard everywhere. Its pushes' words to the coordinator leave together. */
+static void end_round(struct play *p, int k) {
+    send(p, p->shard[k].owner, 0, ECHI_PRIORITY_CONTROL, CONTROL * p->workers, (struct about){APPLIED, k, 0, 0});
     if (++p->ended < p->shards) return;
     p->ended = 0;
     p->rounds++;
+    p->before = p->last;
     p->last = echi_cost_now(p->cost);
     if (p->rounds == WARM) p->first = p->last;
 }
 
-static void end_round(struct play *p, int k) {
-    struct shard *s = &p->shard[k];
-    send_applied(p, k, true);
-    for (int w = 0; w < p->workers; w++) {
-        struct view *v = &s->view[w];
-        v->owed = !v->getting;
-        v->getting = false;
-        v->here = v->taken = 0;
-    }
-    if (s->own >= 0) s->turn = s->own;
-    s->n_turns = s->applied = 0;
-    memset(s->in, 0, (size_t)s->pieces * sizeof s->in[0]);
-    memset(s->given, 0, (size_t)s->pieces * sizeof s->given[0]);
-    for (int w = 0; w < p->workers; w++) send(p, s->owner, 0, ECHI_PRIORITY_CONTROL, CONTROL, (struct about){APPLIED, k, w, 0});
-    count_round(p);
-}
-
-/* The first that forward needs of those that all workers' gradients are in of. */
-static void apply_piece(struct play *p, int k) {
-    struct shard *s = &p->shard[k];
-    int i = s->pieces - 1;
-    while (s->in[i] < p->workers || s->given[i]) i--;
-    s->given[i] = s->busy = true;
-    s->covered--;
-    compute(p, s->owner, ECHI_TASK_APPLY, applying(p, s->owner, p->piece[s->piece[i]].params), NULL, (struct about){APPLY, k, 0, i});
-}
-
-static void enqueue(const struct play *p, struct shard *s, int w) {
-    if (s->view[w].queued || s->view[w].taken == s->view[w].here) return;
-    s->view[w].queued = true;
-    s->queue[(s->queue_at + s->queued++) % p->workers] = (uint16_t)w;
-}
-
-static void add_piece(struct play *p, int k) {
-    struct shard *s = &p->shard[k];
-    const int w = s->queue[s->queue_at], i = s->view[w].taken++;
-    s->queue_at = (s->queue_at + 1) % p->workers;
-    s->queued--;
-    s->view[w].queued = false;
-    enqueue(p, s, w);
-    s->busy = true;
-    compute(p, s->owner, ECHI_TASK_ADD, adding(p, s->owner, p->piece[s->piece[i]].params), NULL, (struct about){ADD, k, w, i});
-}
-
-/* After each event. */
-static void pump(struct play *p, int k) {
-    struct shard *s = &p->shard[k];
-    answer_parts(p, k);
-    answer(p, k);
-    if (s->busy) return;
-    if (s->covered > 0) apply_piece(p, k);
-    else if (s->queued > 0) add_piece(p, k);
-}
-
-static void push_in(struct play *p, int k, int w) {
-    p->shard[k].view[w].here++;
-    enqueue(p, &p->shard[k], w);
-    pump(p, k);
-}
-
-static void added(struct play *p, struct about a) {
-    struct shard *s = &p->shard[a.shard];
-    s->busy = false;
-    s->covered += ++s->in[a.piece] == p->workers;
-    pump(p, a.shard);
-}
-
 static void applied(struct play *p, struct about a) {
     struct shard *s = &p->shard[a.shard];
+    struct piece *piece = &p->piece[s->piece[a.piece]];
     s->busy = false;
-    s->order[s->applied++] = (uint16_t)a.piece;
-    if (s->applied == s->pieces) end_round(p, a.shard);
+    piece->applied = true;
+    if (a.piece < s->next) s->next = a.piece;
+    if (s->own >= 0) send_piece(p, s, s->own, s->piece[a.piece]);
+    if (++s->applied == s->pieces) end_round(p, a.shard);
     pump(p, a.shard);
 }
 
 static void weights_left(struct play *p, struct about a) {
     struct shard *s = &p->shard[a.shard];
-    struct view *v = &s->view[a.worker];
-    v->leaving--;
-    s->queued_weights -= v->in_turn;
-    end_answer(s, a.worker);
+    s->trickles -= a.worker != s->own;
     pump(p, a.shard);
 }
 
 /* ---- coordinator: its words cost time, and nobody waits for them, since rounds are dealt ahead ---- */
 
 static void word_in(struct play *p) {
-    if (++p->words < p->workers * p->shards) return;
+    if (++p->words < p->shards) return;
     p->words = 0;
     for (int w = 0; w < p->workers; w++) send(p, 0, p->worker[w].rank, ECHI_PRIORITY_CONTROL, CONTROL, (struct about){LEASE, 0, w, 0});
 }
@@ -389,8 +349,8 @@ static void word_in(struct play *p) {
 
 static void arrived(struct play *p, struct about a) {
     switch (a.what) {
-    case PUSH: return push_in(p, a.shard, a.worker);
-    case WEIGHTS: return weights_in(p, a.worker);
+    case PUSH: return push_in(p, a);
+    case WEIGHTS: return weights_in(p, a.worker, a.piece);
     case ROWS: p->rows[p->rows_waiting++] = (uint16_t)a.worker; return visit(p);
     case ANSWER: return answered(p, a.worker);
     case APPLIED: return word_in(p);
@@ -402,11 +362,13 @@ static void done(struct play *p, struct about a) {
     const int rank = p->worker[a.worker].rank;
     switch (a.what) {
     case STEP:
-    case BACKWARD: return gradients(p, a.worker, 0);
+        if (to_the_end(p, a.worker)) step_done(p, a.worker);
+        return;
+    case BACKWARD: return step_done(p, a.worker);
     case FORWARD:
+        if (!to_the_end(p, a.worker)) return;
         return send(p, rank, p->plan->head, ECHI_PRIORITY_ROWS, (double)p->plan->n[rank] * p->load->row,
                     (struct about){ROWS, 0, a.worker, 0});
-    case ADD: return added(p, a);
     case APPLY: return applied(p, a);
     case HEAD: return answer_rows(p);
     case HEAD_APPLY: p->head_busy = false; return visit(p);
@@ -492,31 +454,44 @@ static const struct shape *shape_of(struct play *p, int rank) {
     return s;
 }
 
-/* Parts, from the last to the first, each shard's run of `most` as one piece. */
+/* A piece takes parts of its shard up to so many parameters, or one part: where they are few, each part is one. */
+static void limit_pieces(const struct play *p, int end, int limit, double out_most[ECHI_SHARDS_MAX]) {
+    const int each = limit / (p->workers * p->shards) > 1 ? limit / (p->workers * p->shards) : 1;
+    int count[ECHI_SHARDS_MAX] = {0};
+    for (int k = 0; k < p->shards; k++) out_most[k] = 0;
+    for (int i = 0; i < end; i++) {
+        count[p->plan->parts.part[i].shard]++;
+        out_most[p->plan->parts.part[i].shard] += p->plan->parts.part[i].count;
+    }
+    for (int k = 0; k < p->shards; k++) out_most[k] = count[k] > each ? out_most[k] / each : 0;
+}
+
 static bool make_pieces(struct play *p, int limit) {
     const struct echi_parts *parts = &p->plan->parts;
     const int end = p->plan->separated ? echi_parts_before(parts, (int)p->load->layers) : parts->count;
-    int count[ECHI_SHARDS_MAX] = {0}, most[ECHI_SHARDS_MAX], has[ECHI_SHARDS_MAX] = {0};
-    struct piece open[ECHI_SHARDS_MAX];
-    const int each = limit / (p->workers * p->shards) > 1 ? limit / (p->workers * p->shards) : 1;
+    struct piece *open[ECHI_SHARDS_MAX] = {NULL};
+    double most[ECHI_SHARDS_MAX];
+    limit_pieces(p, end, limit, most);
     p->piece = zeroed(p, (size_t)end, sizeof *p->piece);
     if (!p->piece) return false;
-    for (int i = 0; i < end; i++) count[parts->part[i].shard]++;
-    for (int k = 0; k < p->shards; k++) most[k] = (count[k] + each - 1) / each;
-    for (int i = end - 1; i >= 0; i--) {
-        const int k = parts->part[i].shard;
-        if (has[k] == 0) open[k] = (struct piece){.shard = (uint16_t)k};
-        open[k].params += parts->part[i].count;
-        open[k].layer = parts->part[i].first;
-        count[k]--;
-        if (++has[k] < most[k] && count[k] > 0) continue;
-        has[k] = 0;
-        p->piece[p->pieces++] = open[k];
-        p->shard[k].pieces++;
+    for (int i = 0; i < end; i++) {
+        const struct echi_part *part = &parts->part[i];
+        const int k = part->shard;
+        if (!open[k] || (double)open[k]->params + part->count > most[k]) {
+            open[k] = &p->piece[p->pieces++];
+            *open[k] = (struct piece){.shard = (uint16_t)k, .layer = part->first, .part = (uint16_t)i};
+            p->shard[k].pieces++;
+        }
+        open[k]->params += part->count;
+    }
+    for (int i = 0; i < p->pieces; i++) {
+        p->piece[i].lacks = zeroed(p, (size_t)p->workers, sizeof *p->piece[i].lacks);
+        if (!p->piece[i].lacks) return false;
     }
     return true;
 }
 
+/* It begins with first weights, which everybody lacks. */
 static bool make_shard(struct play *p, int k) {
     struct shard *s = &p->shard[k];
     int n = 0;
@@ -525,15 +500,13 @@ static bool make_shard(struct play *p, int k) {
     for (int w = 0; w < p->workers; w++)
         if (p->worker[w].rank == s->owner) s->own = w;
     s->piece = zeroed(p, (size_t)s->pieces, sizeof *s->piece);
-    s->in = zeroed(p, (size_t)s->pieces, sizeof *s->in);
-    s->order = zeroed(p, (size_t)s->pieces, sizeof *s->order);
-    s->given = zeroed(p, (size_t)s->pieces, sizeof *s->given);
-    s->view = zeroed(p, (size_t)p->workers, sizeof *s->view);
-    s->queue = zeroed(p, (size_t)p->workers, sizeof *s->queue);
-    if (!s->piece || !s->in || !s->order || !s->given || !s->view || !s->queue) return false;
+    if (!s->piece) return false;
     for (int i = 0; i < p->pieces; i++)
         if (p->piece[i].shard == k) s->piece[n++] = (uint16_t)i;
-    for (int w = 0; w < p->workers; w++) s->view[w].owed = true;
+    begin_answers(p, s);
+    for (int i = 0; i < s->pieces; i++) p->piece[s->piece[i]].applied = true;
+    s->applied = s->pieces;
+    s->next = 0;
     return true;
 }
 
@@ -569,30 +542,44 @@ static bool set_up(struct play *p, int limit) {
         if (plan->group_of[r] == ECHI_NONE) continue;
         p->worker[w].rank = r;
         p->worker[w].shape = shape_of(p, r);
-        if (!p->worker[w++].shape) return false;
+        p->worker[w].here = zeroed(p, (size_t)p->pieces, sizeof *p->worker[w].here);
+        if (!p->worker[w].shape || !p->worker[w++].here) return false;
     }
     for (int k = 0; k < p->shards; k++)
         if (!make_shard(p, k)) return false;
     return make_hosts(p);
 }
 
-/* Rounds that are counted. */
-static uint32_t rounds_of(const struct play *p, uint32_t steps) {
-    const uint32_t messages = (uint32_t)(p->workers * (2 * p->pieces + p->shards + 1)), affordable = MESSAGES_MAX / messages;
-    bool random = false;
-    for (int w = 0; w < p->workers; w++) random = random || echi_predict_random(&p->times[p->worker[w].rank]);
-    const uint32_t least = random ? RANDOM_LEAST : COUNTED_LEAST, most = random ? RANDOM_MOST : COUNTED_EXACT;
-    return steps ? steps : affordable < least ? least : affordable > most ? most : affordable;
+/* Rounds that are counted, at most. */
+static uint32_t rounds_of(const struct play *p, uint32_t steps, bool random) {
+    const uint32_t messages = (uint32_t)(p->workers * (2 * p->pieces + 1) + p->shards), affordable = MESSAGES_MAX / messages;
+    if (steps) return steps;
+    if (!random) return COUNTED_EXACT;
+    return affordable < RANDOM_LEAST ? RANDOM_LEAST : affordable > RANDOM_MOST ? RANDOM_MOST : affordable;
+}
+
+/* Was the last round like the one before it? */
+static bool repeats(const struct play *p, int64_t one_before) {
+    const double now = (double)(p->last - p->before), then = (double)(p->before - one_before);
+    return p->rounds > WARM && (now > then ? now - then : then - now) <= ALIKE * now;
 }
 
 static bool play(struct play *p, uint32_t steps, struct echi_prediction *out) {
     struct echi_happening h;
-    const uint32_t counted = rounds_of(p, steps);
+    bool random = false, over = false;
+    for (int w = 0; w < p->workers; w++) random = random || echi_predict_random(&p->times[p->worker[w].rank]);
+    const uint32_t counted = rounds_of(p, steps, random);
     for (int k = 0; k < p->shards; k++) pump(p, k);
-    while (p->rounds < WARM + counted && echi_cost_next(p->cost, &h)) happens(p, &h);
-    if (p->rounds < WARM + counted || echi_cost_failed(p->cost)) return false;
+    while (!over && echi_cost_next(p->cost, &h)) {
+        const int64_t before = p->before;
+        const uint32_t rounds = p->rounds;
+        happens(p, &h);
+        if (p->rounds == rounds) continue;
+        over = p->rounds == WARM + counted || (!steps && !random && repeats(p, before));
+    }
+    if (!over || echi_cost_failed(p->cost)) return false;
     const double seconds = (double)(p->last - p->first) * 1e-9;
-    *out = (struct echi_prediction){.rate = (double)p->plan->round * counted / (seconds > 1e-9 ? seconds : 1e-9)};
+    *out = (struct echi_prediction){.rate = (double)p->plan->round * (p->rounds - WARM) / (seconds > 1e-9 ? seconds : 1e-9)};
     return true;
 }
 
