@@ -2,6 +2,7 @@
  * Why this plan: what rank 0 compared, what it took, and who holds the others up; and why it was changed while the run went. */
 #include "echi_choice_log.h"
 #include "echi_config_log.h"
+#include "echi_planner.h"
 #include "echi_print.h"
 
 /* "gssp, 3 groups, head apart" */
@@ -51,6 +52,15 @@ static void tell_groups(const struct ech_config *config, const struct echi_choic
                     c->count, list);
 }
 
+/* What rounds of several owners take is predicted unless `one_owner` is 0. */
+static void tell_shards(const struct ech_config *config, const struct echi_choice *c, const struct echi_plan *plan) {
+    char list[240];
+    struct echi_print l = {list, sizeof list, 0};
+    for (int k = 0; k < plan->shards; k++) echi_print(&l, "%s%d", k ? ", " : "", plan->shard_owner[k]);
+    if (c->one_owner > 0) echi_print(&l, ": %.0f images/s are predicted, with one owner %.0f", c->candidate[c->taken].rate, c->one_owner);
+    echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, owned by ranks %s", plan->shards, list);
+}
+
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     const struct echi_choice *c = &coordinator->choice;
     if (c->count == 0 || !config->on_log) return;
@@ -58,6 +68,16 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     else if (c->count > 1) tell_groups(config, c);
     echi_config_log(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
                     c->candidate[c->taken].staleness);
+    if (coordinator->setup->plan.shards > 0) tell_shards(config, c, &coordinator->setup->plan);
+    else if (coordinator->wishes.shards == ECHI_SHARDS_AUTO && !coordinator->plan_given)
+        echi_config_log(config, ECH_LOG_INFO,
+                        "plan: one owner, rank %d: more are predicted to gain less than 2 %%, or are not possible here",
+                        coordinator->setup->plan.owner_of[0]);
+    if (c->thin > 0)
+        echi_config_log(config, ECH_LOG_WARN,
+                        "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "
+                        "all a share", c->thin, coordinator->wishes.world,
+                        100 * c->thin_gain);
     if (c->useless < 0) return;
     echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
                     c->left_out ? "; it is left out"

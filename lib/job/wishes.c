@@ -118,7 +118,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
     long number[ECHI_SHARDS_MAX];
     const int numbers = echi_shard_list(c->shards, number);
-    w->shards = numbers == 1 ? (int)number[0] : numbers;
+    w->shards = numbers == 0 ? ECHI_SHARDS_AUTO : numbers == 1 ? (int)number[0] : numbers;
     w->shard_rank_given = numbers > 1;
     for (int i = 0; i < numbers; i++) w->shard_rank[i] = (uint16_t)number[i];
     w->inner_steps = (uint32_t)c->inner_steps;
@@ -127,6 +127,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->drop_older = c->drop_older;
     w->weigh_by_time = c->weigh_by_time;
     w->decay = c->weight_decay >= 0 ? c->weight_decay : 0;
+    w->keep_all = strcmp(c->shares, "speed") != 0;
     if (strcmp(c->shares, "speed") == 0) w->shares = ECHI_SHARES_SPEED;
     else if (strcmp(c->shares, "equal") == 0) w->shares = ECHI_SHARES_EQUAL;
     else {

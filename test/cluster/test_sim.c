@@ -821,7 +821,7 @@ static void deaths_are_noticed_after_a_silence(void **state) {
 static void whose_loss_ends_the_run(void **state) {
     (void)state;
     prepare(&a, 3, "bsp");
-    a.host[2].speed = 3;   /* the owner */
+    strcpy(a.config.shards, "2,1");
     a.host[2].dies = 0.01;
     assert_int_equal(simulate(&a), ECH_E_PEER_LOST);
     assert_int_equal(a.report.lost_peer, 2);

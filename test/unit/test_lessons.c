@@ -162,7 +162,7 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
         assert_null(echi_kind_name(kind));
         assert_false(echi_kind_has_payload(kind));
         if (kind >= 0 && kind <= UINT8_MAX)
-            assert_int_equal(echi_msg_priority(&(struct echi_msg){.kind = (uint8_t)kind}), ECHI_PRIORITIES - 1);
+            assert_int_equal(echi_msg_priority(&(struct echi_plan){0}, &(struct echi_msg){.kind = (uint8_t)kind}), ECHI_PRIORITIES - 1);
     }
     for (int role = 0; role < 256; role++) {
         const uint8_t to[2] = {(uint8_t)role, 0}, from[2] = {0, (uint8_t)role};

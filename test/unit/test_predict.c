@@ -142,11 +142,10 @@ static void bytes_take_their_time(void **state) {
         times[r].link = echi_link_of(100);
         times[r].delay = 0.25;
     }
-    /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 75 bytes, and for as
-     * many of the weights. */
+    /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 75 bytes. */
     load = (struct echi_load){.trunk = 25, .head = 75};
     whole(ECHI_SYNC_BSP, 2, 16);
-    near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 0.25 + 0.5), 1e-9);
+    near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 1 + 0.5), 1e-9);
     /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.15 of that), the round applied (0.7),
      * three snapshots sent (0.85 each); its own worker comes behind all that. */
     nodes(4, seconds);
@@ -178,11 +177,11 @@ static void units_decide_what_overlaps(void **state) {
     }
     load = (struct echi_load){.trunk = 400, .head = 1000, .layers = 1, .head_layers = 1};
     whole(ECHI_SYNC_BSP, 2, 16);
-    /* The trunk's weights, 4 s, are waited for, then the step of the other node; its 1000 bytes leave 10.97 s before its end, and the link
-     * is then free for the 400. */
-    near(predict(0).rate, 32 / (4 + 16 + 4.0), 1e-4);
+    /* Weights, 14 s, are waited for, then the step of the other node; its 1000 bytes leave 10.97 s before its end, and the link is then
+     * free for the 400. */
+    near(predict(0).rate, 32 / (14 + 16 + 4.0), 1e-4);
     for (int r = 0; r < 2; r++) assert_true(echi_times_share(&times[r], 0, early));
-    near(predict(0).rate, 32 / (4 + 16 + 4.0 + 10 - 12.8 / 7), 1e-4);
+    near(predict(0).rate, 32 / (14 + 16 + 4.0 + 10 - 12.8 / 7), 1e-4);
     /* What a node does for others waits for the end of a unit of its own worker's. Here that worker takes 800 s for a step, in two units
      * or in four, and each step of the other node waits twice: its rows at the head, its push at the owner. */
     static const double one[2][ECHI_PASSES] = {{0, 0}, {1, 1}}, both[2][ECHI_PASSES] = {{1, 1}, {1, 1}};
@@ -199,6 +198,55 @@ static void units_decide_what_overlaps(void **state) {
     const double with_both = predict(400).rate * 800;
     near(with_one, 1 + 2 / 2, 0.01);
     near(with_both, 1 + 4 / 2, 0.01);
+}
+
+/* ... of `count` parts of 25,000 parameters, one a layer: 1 s of a link each. A sixth of a step is each layer's forward pass, a third its
+ * backward one of two layers. */
+static void in_parts(int count, int shards) {
+    load = (struct echi_load){.trunk = (uint32_t)count * 100000, .layers = (uint32_t)count};
+    for (int r = 0; r < plan.world; r++) times[r].link = echi_link_of(1e5);
+    plan.parts.count = (uint16_t)count;
+    for (int i = 0; i < count; i++)
+        plan.parts.part[i] = (struct echi_part){.at = 25000u * (unsigned)i, .count = 25000, .first = (uint8_t)i, .last = (uint8_t)i,
+                                                .shard = (uint8_t)(shards > 1 ? i % shards : 0)};
+    plan.shards = (uint8_t)(shards > 1 ? shards : 0);
+    for (int k = 0; k < plan.shards; k++) plan.shard_owner[k] = (uint16_t)k;
+}
+
+static void rounds_by_part_overlap(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1};   /* words take a thousandth of a second of such a link */
+    nodes(4, seconds);
+    /* One part: weights leave one after the other, and pushes come in so, as far apart as they were begun. */
+    whole(ECHI_SYNC_BSP, 4, 16);
+    in_parts(1, 1);
+    near(predict(0).rate, 64 / (16 + 4.0), 1e-3);
+    /* Two: the last one's gradients and weights travel while the first one is computed backward. Of the first both are waited for. */
+    whole(ECHI_SYNC_BSP, 2, 16);
+    in_parts(2, 1);
+    near(predict(0).rate, 32 / (16 + 2.0), 1e-3);
+    /* Of two owners each adds at the end of its own step, and sends weights before its own gradients, which wait for that. */
+    in_parts(2, 2);
+    near(predict(0).rate, 32 / (16 + 3.0), 1e-3);
+    /* A step of 0.6 s: one owner's link brings two parts from each of three, and the last worker has its weights when the first has pushed.
+     * Of four owners each link carries three pushes in and three out, and as many weights: 6 s, and not twice that. */
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < 2; i++) times[r].trunk[i] = 0.48, times[r].head[i] = 0.12;
+    whole(ECHI_SYNC_BSP, 4, 16);
+    in_parts(4, 1);
+    const double one = predict(0).rate;
+    in_parts(4, 4);
+    const double four = predict(0).rate;
+    assert_true(one > 64 / (12 + 12 + 0.6) && one < 64 / 12.0);
+    assert_true(four > 64 / (2 * 6 + 0.6) && four < 64 / 6.0);
+    /* A processor: three pushes come in (0.85 of an exchange of 2 s), all four are added, one update, and three copies leave. */
+    nodes(4, seconds);
+    whole(ECHI_SYNC_BSP, 4, 16);
+    in_parts(1, 1);
+    for (int r = 0; r < 4; r++) times[r].link = echi_link_of(0);
+    times[0].exchange = 2;
+    times[0].update = 5;
+    near(predict(0).rate, 64 / (16 + 3 * 1.7 + 4 * 0.3 + 5 + 3 * 1.7), 0.02);
 }
 
 static void updates_take_what_is_said_of_them(void **state) {
@@ -497,6 +545,7 @@ int main(void) {
         cmocka_unit_test(staleness_is_what_others_do_in_a_step),
         cmocka_unit_test(bytes_take_their_time),
         cmocka_unit_test(units_decide_what_overlaps),
+        cmocka_unit_test(rounds_by_part_overlap),
         cmocka_unit_test(updates_take_what_is_said_of_them),
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),

@@ -66,9 +66,6 @@ static void on_a_slow_link_messages_leave_in_turns(void **state) {
     in_step(2, four, 2, 1e6);
     load.trunk = (uint32_t)(4 * TURN);
     round_takes(2 + 8 * TURN / 1e6);
-    /* In four parts: three of them have left when the last of the push is in. */
-    load.layers = 4;
-    round_takes(2 + 5 * TURN / 1e6);
     /* Of sixteen turns one takes two: an eighth. To two, after 15 and 16 of these, in after 15 + 16. */
     in_step(3, three, 2, 1e6);
     load.trunk = (uint32_t)(16 * TURN);

@@ -9,7 +9,9 @@
 
 #include "echi_priority.h"
 
-static int of(int kind) { return echi_msg_priority(&(struct echi_msg){.kind = (uint8_t)kind}); }
+static struct echi_plan plan = {.world = 2};   /* rounds by part: bsp, dense, two workers */
+
+static int of(int kind) { return echi_msg_priority(&plan, &(struct echi_msg){.kind = (uint8_t)kind}); }
 
 /* What has no payload goes before all that has one; no two classes are mixed. */
 static void classes_in_their_order(void **state) {
@@ -29,7 +31,7 @@ static void classes_in_their_order(void **state) {
 /* Forward needs part 0 first: of weights, and of the gradients that the next weights are made of. A part's weights go before its
  * gradients, and before those of a part a quarter as far on; gradients of the first go before late weights. A part that no plan has is no
  * more urgent than the last. */
-static int of_part(int kind, int part) { return echi_msg_priority(&(struct echi_msg){.kind = (uint8_t)kind, .part = (uint16_t)part}); }
+static int of_part(int kind, int part) { return echi_msg_priority(&plan, &(struct echi_msg){.kind = (uint8_t)kind, .part = (uint16_t)part}); }
 
 static void first_parts_first(void **state) {
     static const int kinds[] = {ECHI_KIND_WEIGHTS, ECHI_KIND_PUSH};
@@ -45,6 +47,11 @@ static void first_parts_first(void **state) {
         assert_true(of_part(kinds[k], 60000) < of(ECHI_KIND_STATE));
         assert_true(of_part(kinds[k], 0) > of(ECHI_KIND_ACT));
     }
+    /* Elsewhere all of a push, or of weights, is waited for. */
+    plan.codec = ECHI_CODEC_TOPK;
+    for (int part = 0; part < ECHI_PARTS_MAX; part++)
+        for (int k = 0; k < 2; k++) assert_int_equal(of_part(kinds[k], part), of_part(kinds[k], 0));
+    plan.codec = ECHI_CODEC_DENSE;
 }
 
 /* The fields of a message that say nothing of its urgency change nothing of it. */
@@ -53,7 +60,7 @@ static void nothing_else_counts(void **state) {
     for (int kind = 0; kind < ECHI_KINDS; kind++) {
         struct echi_msg m = {.kind = (uint8_t)kind, .to_role = ECHI_ROLE_HEAD, .from_role = ECHI_ROLE_WORKER, .group = 3, .flag = 1,
                              .layer = 9, .version = 77, .samples = 5, .lease = {.id = 8, .n = 4}};
-        assert_int_equal(echi_msg_priority(&m), of(kind));
+        assert_int_equal(echi_msg_priority(&plan, &m), of(kind));
     }
 }
 

@@ -36,6 +36,8 @@ struct echi_cost_io { double message, byte; };
  * the supply has no memory. */
 struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed,
                                    struct echi_supply supply);
+/* Before anything is sent: what this host's messages cost it in seconds of its own, and another rate on its way in than on its way out. */
+void echi_cost_set_link(struct echi_cost *cost, int host, double rate_in, struct echi_cost_io io);
 void echi_cost_destroy(struct echi_cost *cost);   /* NULL is harmless */
 int64_t echi_cost_now(const struct echi_cost *cost);   /* virtual ns; 1 at the beginning */
 uint64_t echi_cost_events(const struct echi_cost *cost);   /* how many things were due so far */

@@ -54,7 +54,7 @@ struct echi_parcel {
     bool follows, taken;      /* goes as one with the message before it; the receiver's processor has begun with it */
 };
 struct echi_cost_link {
-    double ns_per_byte;       /* 0: without bound */
+    double ns_per_byte, in_ns_per_byte;   /* on the way out and in; 0: without bound */
     uint32_t first, last;     /* of those that wait: the most urgent first, of equals the oldest */
     uint32_t sending;
     int64_t began;            /* of what is sent now */

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a plan is worth before it runs: images a second, staleness, and what that staleness costs.
  *
- * A prediction plays a plan on resources with queues, but without roles, messages' contents and arithmetic: each node has a lane that
- * computes, and a link that carries bytes, out in turns as TCP does (predict_links.c; the simulator, lib/drive/sim, still sends one message
- * after the other). All that is random comes from counters, so the same plan gets the same number on every machine.
+ * A prediction plays a plan on resources with queues, but without messages' contents and arithmetic. All that is random comes from
+ * counters, so the same plan gets the same number on every machine. There are two plays.
  *
- * What it neglects: frames, credits and the order by priority of what leaves a node (only words without a payload go before what has
- * one); that leases are dealt far ahead only to who has run out of them; layers before the cut that travel while others are still
- * computed; that messages come in side by side; what it takes to wake a thread for a task; that a host with a quota of its processor
- * computes at full speed when it has waited; looks and checkpoints; cores that hosts share; losses, of bytes and of nodes. Of a codec's
- * ratios it takes those that a run comes to. */
+ * Rounds whose parts are applied one by one, of one owner or of the owners of shards, are played on the cost engine, as the simulator plays
+ * them (predict_rounds.c). Neglected: frames and credits; leases, which are dealt ahead; what takes place beside the steps (first weights,
+ * evaluations, checkpoints); that TCP serves several connections side by side; exchanges of batch-norms. Where a round has more than some
+ * thousand pushes of parts, neighbours of a shard travel together.
+ *
+ * All other plans have an event loop of their own (predict.c), with links that send in turns as TCP does (predict_links.c; the simulator
+ * still sends one message after the other). Neglected: frames, credits and the order by priority of what leaves a node (only words without
+ * a payload go before what has one); that leases are dealt far ahead only to who has run out of them; layers before the cut that travel
+ * while others are still computed; that messages come in side by side; rounds of several owners, whose parts are not applied one by one
+ * (`--deterministic`): they are taken for one owner's. Of a codec's ratios it takes those that a run comes to.
+ *
+ * Both neglect what it takes to wake a thread for a task; that a host with a quota of its processor computes at full speed when it has
+ * waited; cores that hosts share; losses, of bytes and of nodes.
+ */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
 #include "echi_plan.h"
@@ -31,7 +39,7 @@ struct echi_prediction {
 
 /* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves its
  * contents alone; nothing in it outlives a prediction. */
-struct echi_predict_work { _Alignas(8) unsigned char bytes[900 * 1024]; };
+struct echi_predict_work { _Alignas(16) unsigned char bytes[4 * 1024 * 1024]; };
 
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The
  * plan is valid, and times[r].count > 0 for each rank that has a part in it. */

@@ -111,7 +111,6 @@ struct echi_play {
     int n_stuck;
     bool head_busy, bound;
     int round_in;                         /* pushes of this round that are in */
-    bool ahead;                           /* the answer that leaves next began to while they came */
     uint64_t pushes, warm;
     double all;                           /* samples applied, by whomever */
     double stale, behind;

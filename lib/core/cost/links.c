@@ -17,9 +17,16 @@ void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io
     struct echi_cost_link *l = &c->link[host];
     const struct echi_host *h = &c->hosts->host[host];
     l->first = l->last = l->sending = ECHI_NOTHING;
-    l->ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
+    l->ns_per_byte = l->in_ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
     l->ns_per_message = io.message * 1e9 / io_speed;
     l->ns_per_copy = io.byte * 1e9 / io_speed;
+}
+
+void echi_cost_set_link(struct echi_cost *c, int host, double rate_in, struct echi_cost_io io) {
+    struct echi_cost_link *l = &c->link[host];
+    l->in_ns_per_byte = rate_in > 0 ? 1e9 / rate_in : 0;
+    l->ns_per_message = io.message * 1e9;
+    l->ns_per_copy = io.byte * 1e9;
 }
 
 int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
@@ -133,7 +140,7 @@ static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
 /* When a stretch that has just left is to come in, `across` ns later, if nothing is before it. */
 static int64_t entry_of(const struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes, int64_t across) {
     const int64_t first_byte = c->link[p->from].began + across;
-    const int64_t burst = c->now + across - echi_round((double)bytes * c->link[p->to].ns_per_byte);
+    const int64_t burst = c->now + across - echi_round((double)bytes * c->link[p->to].in_ns_per_byte);
     return burst > first_byte ? burst : first_byte;
 }
 
@@ -141,14 +148,14 @@ static int64_t entry_of(const struct echi_cost *c, const struct echi_parcel *p, 
 static void leave_in_part(struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes) {
     struct echi_cost_link *in = &c->link[p->to];
     const int64_t entry = entry_of(c, p, bytes, echi_cost_delay(c, p->from, p->to));
-    if (in->ns_per_byte <= 0) return;
+    if (in->in_ns_per_byte <= 0) return;
     if (entry > c->now) echi_cost_due(c, entry, ECHI_DUE_IN_PART, p->to, bytes);
     else echi_cost_link_in_part(c, p->to, bytes, entry);
 }
 
 void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64_t entry) {
     struct echi_cost_link *l = &c->link[host];
-    l->in_free = (l->in_free > entry ? l->in_free : entry) + echi_round((double)bytes * l->ns_per_byte);
+    l->in_free = (l->in_free > entry ? l->in_free : entry) + echi_round((double)bytes * l->in_ns_per_byte);
 }
 
 /* The last byte has left. */
@@ -164,7 +171,7 @@ static void leave(struct echi_cost *c, uint32_t id) {
         if (p->least < *before) p->least = *before;
         *before = p->least;
     }
-    if (in->ns_per_byte <= 0) echi_cost_due(c, p->least, ECHI_DUE_ARRIVED, id, 0);
+    if (in->in_ns_per_byte <= 0) echi_cost_due(c, p->least, ECHI_DUE_ARRIVED, id, 0);
     else echi_cost_due(c, p->entry, ECHI_DUE_IN, id, 0);
 }
 
@@ -195,7 +202,7 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t own = echi_round((double)p->part * l->ns_per_byte), buffer = echi_round(ECHI_COST_BUFFER * l->ns_per_byte);
+    const int64_t own = echi_round((double)p->part * l->in_ns_per_byte), buffer = echi_round(ECHI_COST_BUFFER * l->in_ns_per_byte);
     int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
     l->in_free = begin + own;
     if (p->priority == 0) {   /* what it passes waits longer */

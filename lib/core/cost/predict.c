@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan played on lanes and links. */
 #include "echi_predict_impl.h"
+#include "echi_predict_rounds.h"
 #include "echi_random.h"
 #include "echi_ratio.h"
 
@@ -17,12 +18,9 @@
 #define COUNTED_LEAST 3
 /* ... unless it is so slow that the others would do so many times what was asked for. */
 #define PATIENCE 4
-/* echi_times.messages is six of them. */
-#define MESSAGES 6
-/* In echi_times.exchange, a push taken in and added: what comes in or goes out, be it a push, a state or weights; and an update, where
- * nobody says what that takes. */
-#define COPY 0.85
-#define APPLY 0.7
+#define MESSAGES ECHI_PREDICT_MESSAGES
+#define COPY ECHI_PREDICT_COPY
+#define APPLY ECHI_PREDICT_APPLY
 /* In updates: weights, for each state that they are a sum of. */
 #define SUMMAND 0.36
 /* Under a codec what is sent is what is sent from this epoch on, when ratios have come to where they stay. */
@@ -60,12 +58,12 @@ static double exponential(double x) {
     return e;
 }
 
-static bool is_random(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
+bool echi_predict_random(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
 
 /* By how much the k-th step of a rank takes longer: lognormal with median 1, and a stutter now and then. Counted by rank and
  * step, so that two plans meet the same luck. The normal number is a sum of twelve uniform ones. */
-static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
-    if (!is_random(t)) return 1;
+double echi_predict_factor(const struct echi_times *t, int rank, uint32_t k) {
+    if (!echi_predict_random(t)) return 1;
     uint32_t word[8], sum = 0;
     echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k, word);
     echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k + 1, word + 4);
@@ -157,7 +155,7 @@ static void begin(struct echi_play *p, int r, int strand) {
     w->strand[strand].wants = WANTS_LEASE;
     if (!p->policy->rounds && w->leases == 0) return;
     w->leases--;
-    w->strand[strand].factor = factor_of(&p->times[r], r, w->begun++);
+    w->strand[strand].factor = echi_predict_factor(&p->times[r], r, w->begun++);
     w->strand[strand].wants = WANTS_FORWARD;
     work(p, r);
 }
@@ -244,18 +242,9 @@ static bool held_back(const struct echi_play *p, int r) {
     return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
 }
 
-/* With rounds weights go part by part, as pushes come: while the last push is on its way, so is the first answer, but for what follows
- * from the last part, one of those of the trunk. */
-static double last_part(const struct echi_play *p) {
-    const double trunk = messages(p->load->trunk, p->load->layers);
-    return trunk > 0 ? p->load->trunk / trunk / travels(p) : 1;
-}
-
 static void weights_leave(struct echi_play *p, int r, int strand, enum echi_play_what sent) {
     const int g = p->plan->group_of[r];
-    const double part = p->ahead ? last_part(p) * p->states.part : p->states.part;
-    p->ahead = false;
-    echi_predict_carry(p, p->plan->owner_of[g], r, part * travels(p),
+    echi_predict_carry(p, p->plan->owner_of[g], r, p->states.part * travels(p),
                        &(struct echi_play_note){WEIGHTS_IN, r, strand, sent, g, 0});
 }
 
@@ -399,7 +388,6 @@ static void part_in(struct echi_play *p, int r, int strand, bool head) {
 
 static void round_applied(struct echi_play *p) {
     p->round_in = 0;
-    p->ahead = p->plan->codec == ECHI_CODEC_DENSE && !p->plan->deterministic && !p->policy->local;
     for (int r = 0; r < p->plan->world; r++) {
         if (p->plan->group_of[r] == ECHI_NONE) continue;
         count(p, r);
@@ -606,6 +594,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     _Static_assert(sizeof(struct echi_play) <= sizeof *work && _Alignof(struct echi_play) <= _Alignof(struct echi_predict_work),
                    "a play fits into what callers keep for it");
     struct echi_play *p = (struct echi_play *)(void *)work;
+    if (echi_predict_by_part(plan) && echi_predict_rounds(plan, times, load, steps, work, out)) return;
     memset(p, 0, sizeof *p);
     p->plan = plan;
     p->times = times;
@@ -623,7 +612,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         if (plan->group_of[r] == ECHI_NONE) continue;
         workers++;
         p->worker[r].leases = plan->strands + ECHI_LEASES_AHEAD;
-        random = random || is_random(&times[r]);
+        random = random || echi_predict_random(&times[r]);
     }
     if (steps == 0) {
         const uint64_t most = STEPS_IN_ALL / workers;

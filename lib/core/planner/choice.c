@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best of several plans, by what is predicted of them. */
 #include "echi_choice.h"
+#include "echi_predict_rounds.h"
 #include "echi_price.h"
 
 #include <string.h>
@@ -10,20 +11,32 @@
 #define CLEARLY 1.02
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
+/* A link is thin when those of others carry so many times as much. */
+#define THIN 3
 /* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
 #define SUSPECTS 5
 #define LEFT_OUT_MOST 4
 
-static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
-                                          struct echi_choice_work *work) {
+static struct echi_candidate scored(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
+                                    struct echi_choice_work *work) {
     struct echi_prediction p;
-    echi_predict(plan, times, load, 0, &work->predict, &p);
+    echi_predict(plan, times, &w->load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
-    c.head_apart = echi_price_apart(load, plan->separated);
+    c.head_apart = echi_price_apart(&w->load, plan->separated);
     c.price = echi_price(c.head_apart, p.behind);
     c.score = c.rate / c.price;
     return c;
+}
+
+/* Rounds are predicted part by part, so their plans get their parts and the owners of these first. */
+static struct echi_candidate candidate_of(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan,
+                                          struct echi_choice_work *work) {
+    if (plan->sync == ECHI_SYNC_BSP && plan->parts.count == 0 && w->layers.count > 0) {
+        echi_plan_divide(w, times, plan);
+        echi_plan_parts(w, times, plan);
+    }
+    return scored(w, times, plan, work);
 }
 
 static double worth(const struct echi_wishes *w, const struct echi_candidate *c) { return w->choose ? c->score : c->rate; }
@@ -37,18 +50,51 @@ static double worth_of_groups(const struct echi_wishes *w, const struct echi_can
     return !c->head_apart && c->oldest > OLDEST_ROUNDS ? 0 : worth(w, c);
 }
 
+static bool links_alike(const struct echi_wishes *w, const struct echi_times *times) {
+    double least = 0, most = 0;
+    bool first = true;
+    for (int r = 0; r < w->world; r++) {
+        const double rate = echi_link_slower(&times[r].link);
+        if (w->absent[r]) continue;
+        least = first || rate < least ? rate : least;
+        most = first || rate > most ? rate : most;
+        first = false;
+    }
+    return !(most > least);
+}
+
+/* The better of the owners that a plan of several groups may have: where links differ they may matter more than processors. Its candidate,
+ * and which owners. */
+static struct echi_candidate best_owners(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                                         enum echi_owners *out_owners) {
+    struct echi_candidate best = {0};
+    struct echi_wishes *own = &work->trial;
+    *own = *w;
+    for (int i = 0; i <= !links_alike(w, times); i++) {
+        char text[2];
+        own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+        if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
+        const struct echi_candidate c = candidate_of(own, times, &work->tried, work);
+        if (i && worth_of_groups(w, &c) < worth_of_groups(w, &best) * CLEARLY) continue;
+        best = c;
+        *out_owners = own->owners;
+    }
+    return best;
+}
+
 /* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
  * becomes a candidate of `all`; returns which is taken, its plan in *out. */
 static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, struct echi_choice *all,
                        struct echi_plan *out) {
-    struct echi_plan *plan = &work->tried;
+    enum echi_owners owners[ECHI_GROUPS_MAX + 1];
     struct echi_wishes own = *w;
     char text[2];
     const int first = all->count, like = out->n_groups;
     double best = 0, of_like = 0;
     for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
-        if (echi_plan_make(&own, times, plan, text, sizeof text) != ECH_OK || plan->n_groups != own.groups) break;
-        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(plan, times, &w->load, work);
+        const struct echi_candidate c = best_owners(&own, times, work, &owners[own.groups]);
+        if (c.groups != own.groups) break;
+        all->candidate[all->count++] = c;
         if (worth_of_groups(w, &c) > best) best = worth_of_groups(w, &c);
         if (own.groups == like) of_like = worth_of_groups(w, &c);
     }
@@ -56,20 +102,106 @@ static int best_groups(const struct echi_wishes *w, const struct echi_times *tim
     if (best > of_like * CLEARLY)
         for (taken = first; worth_of_groups(w, &all->candidate[taken]) * CLEARLY < best;) taken++;
     own.groups = all->candidate[taken].groups;
-    if (own.groups != like) echi_plan_make(&own, times, out, text, sizeof text);
+    own.owners = owners[own.groups];
+    echi_plan_make(&own, times, out, text, sizeof text);
     return taken;
 }
 
+/* ---- where: the head, owners, shards ---- */
+
+/* Nodes that the head, and the owner of its group, may go to: rank 0, with which a run ends anyway; the fastest processor; the fastest
+ * link, and without that another; and who takes in and applies pushes the soonest, which is a matter of memory. */
+#define PLACES 5
+#define ANYWHERE (-1)   /* no such node */
+static int places(const struct echi_wishes *w, const struct echi_times *times, int out[PLACES]) {
+    const bool apart = w->has_cut && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    out[0] = ANYWHERE;
+    if (!apart && echi_policy_of(w->sync)->grouped && w->groups != 1) return 1;   /* each group has an owner of its own */
+    bool but[ECHI_WORLD_MAX] = {false};
+    int found[PLACES] = {0, -1, echi_plan_best_link(w, times, NULL), -1, -1}, count = 0;
+    for (int r = 0; r < w->world; r++) {
+        if (w->absent[r]) continue;
+        if (found[1] < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[found[1]], 64)) found[1] = r;
+        if (found[4] < 0 || times[r].exchange + times[r].update < times[found[4]].exchange + times[found[4]].update) found[4] = r;
+    }
+    if (found[2] >= 0) but[found[2]] = true;
+    if (!links_alike(w, times)) found[3] = echi_plan_best_link(w, times, but);
+    for (int i = 0; i < PLACES; i++) {
+        bool known = found[i] < 0 || w->absent[found[i]];
+        for (int k = 0; k < count; k++) known = known || out[k] == found[i];
+        if (!known) out[count++] = found[i];
+    }
+    return count;
+}
+
+/* Sets where the head and owners go: of all places that are not clearly worse than the best the first. */
+static void best_place(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    int place[PLACES], taken = -1;
+    double value[2 * PLACES], best = 0;
+    struct echi_wishes *own = &work->trial;
+    *own = *w;
+    const int count = w->world > 1 && w->home == 0 ? places(w, times, place) : 0;
+    const bool groups = echi_policy_of(w->sync)->grouped && w->groups != 1 && !links_alike(w, times);
+    own->shards = 1;
+    for (int i = 0; i < 2 * count; i++) {
+        char text[2];
+        value[i] = 0;
+        own->home = (uint16_t)(1 + place[i / 2]);   /* 0: anywhere */
+        own->owners = i % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+        if ((i % 2 && !groups) || echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+        const struct echi_candidate c = candidate_of(own, times, &work->tried, work);
+        value[i] = worth(w, &c);
+        if (value[i] > best) best = value[i];
+    }
+    for (int i = 0; i < 2 * count && taken < 0; i++)
+        if (value[i] > 0 && value[i] * CLEARLY >= best) taken = i;
+    if (taken < 0) return;
+    w->home = (uint16_t)(1 + place[taken / 2]);
+    w->owners = taken % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+}
+
+/* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
+ * is a round part by part. */
+static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    struct echi_wishes *own = &work->trial;
+    *own = *w;
+    double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
+    if (w->shards != ECHI_SHARDS_AUTO) return;
+    const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
+    const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && !w->deterministic && w->layers.count > 0;
+    for (int k = 1; may && k <= most; k = k < most && 2 * k > most ? most : 2 * k)
+        for (int i = 0; i < 2; i++) {
+            char text[2];
+            own->shards = k;
+            own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+            if ((k == 1 && i) || echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+            value[i][k] = candidate_of(own, times, &work->tried, work).rate;
+            if (value[i][k] > best) best = value[i][k];
+        }
+    w->shards = 1;
+    for (int k = 1; k <= most && best > 0; k++)
+        for (int i = 0; i < 2; i++) {
+            if (!(value[i][k] > 0 && value[i][k] * CLEARLY >= best)) continue;
+            w->shards = k;
+            w->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+            return;
+        }
+}
+
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
-static ech_status one_policy(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static ech_status one_policy(const struct echi_wishes *wishes, const struct echi_times *times, struct echi_choice_work *work,
                              struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
+    struct echi_wishes *w = &work->placed;
+    *w = *wishes;
+    best_place(w, times, work);
+    best_shards(w, times, work);
     const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
     if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
         all->taken = best_groups(w, times, work, all, out);
     } else {
         all->taken = all->count;
-        all->candidate[all->count++] = candidate_of(out, times, &w->load, work);
+        all->candidate[all->count++] = candidate_of(w, times, out, work);
     }
     all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
@@ -88,7 +220,7 @@ static void best_length(struct echi_wishes *w, const struct echi_times *times, s
         if (w->separate) own.under_way = rounds[i];
         else own.samples_per_step = samples[i];
         if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const double score = candidate_of(&work->tried, times, &w->load, work).score;
+        const double score = candidate_of(w, times, &work->tried, work).score;
         if (score <= best * CLEARLY) continue;
         best = score;
         w->under_way = own.under_way;
@@ -111,6 +243,7 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
             own.separate = apart;
             if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
+            best_place(&own, times, work);
             best_length(&own, times, work);
             if (one_policy(&own, times, work, &groups, &work->policy[all->count], text, cap) != ECH_OK) continue;
             struct echi_candidate c = groups.candidate[groups.taken];
@@ -202,7 +335,7 @@ static double worth_about(const struct echi_wishes *w, const struct echi_times *
         own.under_way = with->under_way;
         if ((i == 1 && with->groups < 2) || (i == 3 && (!w->has_cut || w->separate == 0)) || (i == 2 && w->separate == 1)) continue;
         if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const struct echi_candidate c = candidate_of(&work->tried, times, &w->load, work);
+        const struct echi_candidate c = candidate_of(w, times, &work->tried, work);
         if (worth(w, &c) > best) best = worth(w, &c);
     }
     return best;
@@ -235,13 +368,12 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
     }
 }
 
-/* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. Not of owners that share
- * the parts: what is predicted is one owner's traffic, which falls with each worker less, and theirs hardly does. */
+/* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. */
 static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
                       struct echi_plan *plan, struct echi_choice *out) {
     struct echi_choice next;
     double gain;
-    int rank = w->shards < 2 ? find_useless(w, times, work, plan, out, may, &next, &gain) : -1;
+    int rank = find_useless(w, times, work, plan, out, may, &next, &gain);
     if (rank < 0) return;
     out->useless = rank;
     out->gain = gain;
@@ -255,6 +387,62 @@ static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_
         *plan = work->without;
         rank = find_useless(w, times, work, plan, out, may, &next, &gain);
     }
+}
+
+/* Of the slower direction. */
+static double lowest(const struct echi_link *l) { return l->out.lowest < l->in.lowest ? l->out.lowest : l->in.lowest; }
+static double highest(const struct echi_link *l) { return l->out.highest < l->in.highest ? l->out.highest : l->in.highest; }
+
+/* Marks as absent those whose links are so much slower than those of three quarters of all that no doubt about rates matters. Returns how
+ * many they are. */
+static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times) {
+    double rate[ECHI_WORLD_MAX];
+    int here = 0, thin = 0;
+    for (int r = 0; r < w->world; r++) {
+        if (w->absent[r]) continue;
+        if (!echi_link_known(&times[r].link)) return 0;
+        int at = here++;
+        for (; at > 0 && rate[at - 1] > lowest(&times[r].link); at--) rate[at] = rate[at - 1];
+        rate[at] = lowest(&times[r].link);
+    }
+    const int quarter = (here + 3) / 4;
+    for (int r = 0; r < w->world && quarter < here; r++) {
+        if (w->absent[r] || highest(&times[r].link) * THIN > rate[quarter]) continue;
+        w->absent[r] = true;
+        thin++;
+    }
+    return thin;
+}
+
+/* Under a policy that was given whoever holds the others up is only named, but for who is on a thin link: where each computes what it is
+ * fast enough for, a link may leave nothing to compute. */
+static void try_without_thin(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+                             struct echi_plan *plan, struct echi_choice *out) {
+    struct echi_wishes *own = &work->thin;
+    *own = *w;
+    struct echi_choice without;
+    char text[2];
+    own->batch = echi_wishes_round(w);
+    const int thin = w->keep_all ? 0 : leave_thin_out(own, times);
+    if (thin == 0 || choose(own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) return;
+    const double gain = worth(w, &without.candidate[without.taken]) / worth(w, &out->candidate[out->taken]);
+    if (gain < CLEARLY) return;
+    *w = *own;
+    *out = without;
+    out->thin = thin;
+    out->thin_gain = gain - 1;
+    *plan = work->without;
+}
+
+/* What the plan gains by its shards, where several owners' rounds are predicted. */
+static void compare_with_one_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX],
+                                   struct echi_choice_work *work, const struct echi_plan *plan, struct echi_choice *out) {
+    if (!plan->shards || !echi_predict_by_part(plan)) return;
+    work->tried = *plan;
+    echi_plan_undivide(&work->tried);
+    work->tried.parts.count = 0;
+    echi_plan_parts(w, times, &work->tried);
+    out->one_owner = scored(w, times, &work->tried, work).rate;
 }
 
 /* Marks the slower half of the nodes that are there as absent, by a step and its messages. Returns how many are left. */
@@ -322,8 +510,10 @@ ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_
     struct echi_wishes w = *wishes;
     const ech_status status = choose(&w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
+    if (!w.choose) try_without_thin(&w, times, work, plan, out);
     leave_out(&w, times, work, w.choose, plan, out);
     if (w.choose && w.world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
+    compare_with_one_owner(wishes, times, work, plan, out);
     return ECH_OK;
 }
 
@@ -332,5 +522,6 @@ void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[
     *out = (struct echi_choice){.useless = -1};
     for (int r = 0; r < plan->world; r++)
         if (w->absent[r]) return;   /* lost, and its times not known */
-    out->candidate[out->count++] = candidate_of(plan, times, &w->load, work);
+    out->candidate[out->count++] = scored(w, times, plan, work);
+    compare_with_one_owner(w, times, work, plan, out);
 }

@@ -27,6 +27,8 @@ struct echi_choice {
     double gain;                          /* by so much, with a plan made anew as a whole: 0.12 is 12 % more samples a second */
     bool left_out;                        /* the plan does without its worker, or without several workers of which none is `useless`
                                              by itself (only where the policy is the planner's choice) */
+    int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
+    double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
 /* The workspace of a choice: plans have room for every rank, and a thread's stack has none for several of them. As with a prediction's, a
@@ -36,11 +38,15 @@ struct echi_choice_work {
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
     struct echi_plan tried;                      /* scored, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
+    struct echi_wishes placed, trial, thin;      /* with places; with those that are tried; without nodes on thin links */
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };
 
 /* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
- * the number of groups that is predicted to be the fastest where it is left open. Deterministic. ECH_E_ARGUMENT and a sentence in
+ * the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and with
+ * ECHI_SHARDS_AUTO the parts have as many owners as pay. Nodes whose links are thin
+ * beside the others' are left out where that gains, unless the wishes keep all; under a policy that is the planner's choice, any that hold
+ * the others up. Deterministic. ECH_E_ARGUMENT and a sentence in
  * text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *out_plan, struct echi_choice *out_choice, char *text,

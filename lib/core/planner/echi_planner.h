@@ -8,6 +8,11 @@
 
 enum echi_shares { ECHI_SHARES_SPEED, ECHI_SHARES_EQUAL, ECHI_SHARES_LIST };
 
+/* Who is preferred as an owner: the fastest processor, or of the fastest links the fastest processor. Of shards it is the other way round:
+ * links come first by default. */
+enum echi_owners { ECHI_OWNERS_USUAL, ECHI_OWNERS_OTHER };
+#define ECHI_SHARDS_AUTO (-1)
+
 /* What the user asked for. */
 struct echi_wishes {
     enum echi_sync sync;
@@ -26,7 +31,8 @@ struct echi_wishes {
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
     bool sync_norm;                    /* BSP: as in the plan */
-    int shards;                        /* BSP: so many owners share the parts; below 2: one has all */
+    int shards;                        /* BSP: so many owners share the parts; below 2: one has all. ECHI_SHARDS_AUTO: as many as pay
+                                          (echi_choice.h) */
     bool shard_rank_given; uint16_t shard_rank[ECHI_SHARDS_MAX];   /* which nodes, each once; else its owner and the fastest beside it */
     enum echi_codec codec; enum echi_ratios ratios;
     uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
@@ -34,12 +40,16 @@ struct echi_wishes {
     double outer_lr, outer_momentum;   /* `local` */
     double drop_older;                 /* `asp`: in rounds; 0: no push is dropped */
     bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
+    bool keep_all;                     /* no node is left out for its link: the user said what each computes */
     bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
     struct echi_layers layers;         /* of the model; none: not known, and the plan gets no table of parts */
     struct echi_load load;             /* what the model moves; all 0: not known */
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
     double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */
+    uint16_t home;                     /* 1 + the rank that the head goes to, and the owner of an only group; 0: by step times
+                                          (echi_plan_make), or where the most is predicted (echi_plan_choose) */
+    enum echi_owners owners;           /* of several groups, and of shards behind the first */
     int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
 };
 
@@ -68,10 +78,15 @@ void echi_plan_parts(const struct echi_wishes *wishes, const struct echi_times t
 
 /* ---- shards.c ---- */
 
+/* Of all that are here and not in `but` (NULL: nobody is) the node with the fastest link, of all whose links may be as fast the fastest
+ * processor, of two as fast the lower rank; -1: none is left. Links that are not known are all alike. */
+int echi_plan_best_link(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], const bool but[ECHI_WORLD_MAX]);
 /* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and
- * those with the fastest links beside it, of such the fastest processors, but none whose link has no room for a part. Nothing under other
- * policies and codecs. */
+ * those with the fastest links beside it, of such the fastest processors (with ECHI_OWNERS_OTHER the fastest processors, whatever their
+ * links), but none whose link has no room for a part. Nothing under other policies and codecs. */
 void echi_plan_divide(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+/* One owner has all. */
+void echi_plan_undivide(struct echi_plan *plan);
 /* Of a plan with shards, the share of the parameters that each owner is to have, 0 to 1, 1 together: those with which the link that needs
  * the longest for a step needs the shortest time; equal ones where a link is not known. */
 void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],

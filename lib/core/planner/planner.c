@@ -89,6 +89,11 @@ static int fastest(const struct echi_wishes *w, const struct echi_times *times, 
     return or_rank0(w, times, best, n);
 }
 
+/* Where the head goes, and the owner of its group. */
+static int home_of(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
+    return w->home ? w->home - 1 : fastest(w, times, n);
+}
+
 /* Samples a second of steps of the i-th measured size. */
 static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + t->messages); }
 
@@ -210,6 +215,14 @@ static void samples_by_speed(const double *rate, double under_way, struct echi_p
     }
 }
 
+static void owners_by_link(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+    bool but[ECHI_WORLD_MAX];
+    for (int g = 0; g < plan->n_groups; g++) {
+        for (int r = 0; r < plan->world; r++) but[r] = plan->group_of[r] != g;
+        plan->owner_of[g] = (uint16_t)echi_plan_best_link(w, times, but);
+    }
+}
+
 static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
     const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
@@ -250,7 +263,10 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         plan->group_of[rank[i]] = (uint8_t)group[i];
         plan->owner_of[group[i]] = rank[i];
     }
-    if (plan->group_of[0] == ECHI_NONE) return;
+    if (w->owners == ECHI_OWNERS_OTHER) owners_by_link(w, times, plan);
+    const bool home = plan->n_groups == 1 && w->home && plan->group_of[w->home - 1] != ECHI_NONE;
+    if (home) plan->owner_of[0] = (uint16_t)(w->home - 1);
+    if (home || w->owners == ECHI_OWNERS_OTHER || plan->group_of[0] == ECHI_NONE) return;
     uint16_t *owner = &plan->owner_of[plan->group_of[0]];
     *owner = (uint16_t)or_rank0(w, times, *owner, n < 64 ? n : 64);
 }
@@ -336,7 +352,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         return refuse(text, cap, "--sync local trains all layers on every node: use --separate off");
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
-    const int fast = fastest(w, times, plan->round < 64 ? plan->round : 64);
+    const int fast = home_of(w, times, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint16_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
     plan->strands = async && plan->separated ? (uint8_t)strands_beside_head(&times[fast], plan->round) : 1;

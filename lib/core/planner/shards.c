@@ -26,17 +26,26 @@ static double highest_rate(const struct echi_link *l) { return echi_link_known(l
 
 static void add_owner(struct echi_plan *plan, int rank) { plan->shard_owner[plan->shards++] = (uint16_t)rank; }
 
-/* The node that owns nothing yet and has the fastest link, of all whose links may be as fast the fastest processor, of two as fast the
- * lower rank; -1: none is left. Links that are not known are all alike. */
-static int next_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan) {
+int echi_plan_best_link(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const bool but[ECHI_WORLD_MAX]) {
     double rate = 0;
     int best = -1;
-    for (int r = 0; r < plan->world; r++)
-        if (!w->absent[r] && !owns(plan, r)) rate = greater(rate, lowest_rate(&times[r].link));
-    for (int r = 0; r < plan->world; r++) {
-        if (w->absent[r] || owns(plan, r) || highest_rate(&times[r].link) < rate) continue;
+    for (int r = 0; r < w->world; r++)
+        if (!w->absent[r] && !(but && but[r])) rate = greater(rate, lowest_rate(&times[r].link));
+    for (int r = 0; r < w->world; r++) {
+        if (w->absent[r] || (but && but[r]) || highest_rate(&times[r].link) < rate) continue;
         if (best < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64)) best = r;
     }
+    return best;
+}
+
+/* Of those that own nothing yet; -1: none is left. */
+static int next_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan) {
+    bool has[ECHI_WORLD_MAX] = {false};
+    int best = -1;
+    for (int r = 0; r < plan->world; r++) has[r] = owns(plan, r);
+    if (w->owners == ECHI_OWNERS_USUAL) return echi_plan_best_link(w, times, has);
+    for (int r = 0; r < plan->world; r++)
+        if (!w->absent[r] && !has[r] && (best < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
     return best;
 }
 
@@ -82,8 +91,7 @@ void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_time
     for (int k = 0; k < plan->shards; k++) out_share[k] /= all;
 }
 
-/* One owner has all. */
-static void undivide(struct echi_plan *plan) {
+void echi_plan_undivide(struct echi_plan *plan) {
     plan->shards = 0;
     memset(plan->shard_owner, 0, sizeof plan->shard_owner);
     for (int i = 0; i < plan->parts.count; i++) plan->parts.part[i].shard = 0;
@@ -111,7 +119,7 @@ void echi_plan_divide(const struct echi_wishes *w, const struct echi_times times
         for (int r = next_owner(w, times, plan); r >= 0 && plan->shards < w->shards; r = next_owner(w, times, plan)) add_owner(plan, r);
     }
     if (!w->shard_rank_given) leave_out(times, plan);
-    if (plan->shards < 2) undivide(plan);
+    if (plan->shards < 2) echi_plan_undivide(plan);
 }
 
 uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params) {
@@ -151,7 +159,7 @@ void echi_plan_deal_parts(struct echi_plan *plan, const struct echi_times times[
     struct echi_part *part = plan->parts.part;
     if (plan->shards > parts) plan->shards = (uint8_t)(parts > 0 ? parts : 0);
     for (int k = plan->shards; k < ECHI_SHARDS_MAX; k++) plan->shard_owner[k] = 0;
-    if (plan->shards < 2) return undivide(plan);
+    if (plan->shards < 2) return echi_plan_undivide(plan);
     echi_plan_shard_shares(plan, times, share);
     for (int k = 0; k < plan->shards; k++) share[k] = greater(share[k] * plan->shards, 1e-3);   /* 1: an equal share */
     for (int i = parts - 1; i >= 0; i--) {

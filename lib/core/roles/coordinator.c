@@ -139,10 +139,10 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
         ech_status status = echi_plan_choose(&c->wishes, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return fail(c, status, -1, text, out);
     } else {
+        echi_plan_parts(&c->wishes, c->times, &c->setup->plan);
         echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->work, &c->choice);
     }
     if (!c->plan_given && c->wishes.regroup_after > 0) echi_plan_add_reserve(&c->wishes, c->times, &c->setup->plan);
-    if (!c->plan_given) echi_plan_divide(&c->wishes, c->times, &c->setup->plan);
     echi_plan_parts(&c->wishes, c->times, &c->setup->plan);
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;

@@ -141,8 +141,9 @@ uint32_t echi_plan_round_most(const struct echi_plan *plan) { return policy_of(p
 
 bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
     int workers = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
-    for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;
-    return policy_of(plan)->rounds && !policy_of(plan)->local && plan->codec == ECHI_CODEC_DENSE && !plan->deterministic && workers > 1;
+    if (!policy_of(plan)->rounds || policy_of(plan)->local || plan->codec != ECHI_CODEC_DENSE || plan->deterministic) return false;
+    for (int r = 0; r < plan->world && workers < 2; r++) workers += plan->group_of[r] != ECHI_NONE;
+    return workers > 1;
 }
 
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease) {

@@ -80,7 +80,7 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
     if (!f) return;
     memcpy(f->more ? f->more : f->meta, meta, len);
     f->name = echi_msg_name(m);
-    f->priority = echi_msg_priority(m);
+    f->priority = echi_msg_priority(&s->node[from].setup.plan, m);
     const bool payload = echi_kind_has_payload(m->kind);
     if (len == 0 || (payload && !find_payload(s, f, m, slot))) {
         echi_fail(s->err, ECH_E_INTERNAL, "sim.send", "rank %d's %s message does not fit, or has no slot to send from", from,

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Predictions of rounds by part (PROTOCOL.md, "Leases" and "Shards"), and what they share with those of other plans. */
+#ifndef ECHI_PREDICT_ROUNDS_H
+#define ECHI_PREDICT_ROUNDS_H
+#include "echi_predict.h"
+
+/* In echi_times.exchange, a push taken in and added: the bytes through a socket; and an update, where nobody measured one. */
+#define ECHI_PREDICT_COPY 0.85
+#define ECHI_PREDICT_APPLY 0.7
+/* echi_times.messages is six of them. */
+#define ECHI_PREDICT_MESSAGES 6
+
+/* predict.c */
+bool echi_predict_random(const struct echi_times *times);   /* steps vary */
+/* By how much the k-th step of a rank takes longer. */
+double echi_predict_factor(const struct echi_times *times, int rank, uint32_t k);
+
+/* predict_rounds.c */
+/* Whether owners of this plan add, apply and send its rounds part by part. */
+bool echi_predict_by_part(const struct echi_plan *plan);
+/* As echi_predict, of such a plan. False, and *out is not set, when the memory is too small. */
+bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                         uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out);
+#endif
