@@ -31,7 +31,9 @@ static void classes_in_their_order(void **state) {
 /* Forward needs part 0 first: of weights, and of the gradients that the next weights are made of. A part's weights go before its
  * gradients, and before those of a part a quarter as far on; gradients of the first go before late weights. A part that no plan has is no
  * more urgent than the last. */
-static int of_part(int kind, int part) { return echi_msg_priority(&plan, &(struct echi_msg){.kind = (uint8_t)kind, .part = (uint16_t)part}); }
+static int of_part(int kind, int part) {
+    return echi_msg_priority(&plan, &(struct echi_msg){.kind = (uint8_t)kind, .part = (uint16_t)part});
+}
 
 static void first_parts_first(void **state) {
     static const int kinds[] = {ECHI_KIND_WEIGHTS, ECHI_KIND_PUSH};

@@ -283,7 +283,8 @@ static void answer(struct play *p, struct shard *s) {
     for (int w; s->trickles <= AHEAD && next_send(p, s, &w); s->turn = w + 1) send_piece(p, s, w, s->piece[s->next]);
 }
 
-/* The first that forward needs of those that all pushes are here of. Of so many that they are added in several tasks, that takes no longer. */
+/* The first that forward needs of those that all pushes are here of. Of so many that they are added in several tasks, that takes no
+ * longer. */
 static void apply_piece(struct play *p, int k) {
     struct shard *s = &p->shard[k];
     int i = 0;
@@ -476,10 +477,10 @@ static bool make_pieces(struct play *p, int limit) {
     if (!p->piece) return false;
     for (int i = 0; i < end; i++) {
         const struct echi_part *part = &parts->part[i];
-        const int k = part->shard;
+        const int k = part->shard, layer = part->first < p->layers ? part->first : p->layers - 1;   /* `load` may know of fewer */
         if (!open[k] || (double)open[k]->params + part->count > most[k]) {
             open[k] = &p->piece[p->pieces++];
-            *open[k] = (struct piece){.shard = (uint16_t)k, .layer = part->first, .part = (uint16_t)i};
+            *open[k] = (struct piece){.shard = (uint16_t)k, .layer = (uint16_t)layer, .part = (uint16_t)i};
             p->shard[k].pieces++;
         }
         open[k]->params += part->count;
@@ -532,6 +533,7 @@ static bool set_up(struct play *p, int limit) {
     for (int r = 0; r < plan->world; r++) p->workers += plan->group_of[r] != ECHI_NONE;
     p->shards = echi_plan_shards(plan);
     p->layers = (int)(p->load->layers + (plan->separated ? 0 : p->load->head_layers));
+    if (p->layers == 0) return false;
     for (int i = 0; i < plan->parts.count; i++) p->all += plan->parts.part[i].count;
     p->head_params = plan->separated ? p->load->head / 4.0 : 0;
     p->worker = zeroed(p, (size_t)p->workers, sizeof *p->worker);

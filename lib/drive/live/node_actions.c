@@ -56,8 +56,8 @@ static void settle(struct echi_node *n, ech_status status, const struct ech_erro
 static void send_message(struct echi_node *n, int to, const struct echi_msg *m, const void *payload, size_t len, uint64_t cookie) {
     uint8_t meta[ECHI_MSG_MAX];
     size_t size = echi_msg_encode(m, meta, sizeof meta);
-    const struct echi_net_message out = {.kind = m->kind, .name = echi_msg_name(m), .priority = echi_msg_priority(&n->setup.plan, m), .meta = meta,
-                                         .meta_len = size, .payload = payload, .payload_len = len, .cookie = cookie};
+    const struct echi_net_message out = {.kind = m->kind, .name = echi_msg_name(m), .priority = echi_msg_priority(&n->setup.plan, m),
+                                         .meta = meta, .meta_len = size, .payload = payload, .payload_len = len, .cookie = cookie};
     struct ech_error why;
     ech_status status = size ? echi_wire_send(n->wire, to, &out, &why)
                              : echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message does not fit", echi_kind_name(m->kind));
