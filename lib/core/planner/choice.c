@@ -395,8 +395,7 @@ static double highest(const struct echi_link *l) { return l->out.highest < l->in
 
 /* Marks as absent those whose links are so much slower than those of three quarters of all that no doubt about rates matters. Returns how
  * many they are. */
-static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times) {
-    double rate[ECHI_WORLD_MAX];
+static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times, double rate[ECHI_WORLD_MAX]) {
     int here = 0, thin = 0;
     for (int r = 0; r < w->world; r++) {
         if (w->absent[r]) continue;
@@ -423,7 +422,7 @@ static void try_without_thin(struct echi_wishes *w, const struct echi_times time
     struct echi_choice without;
     char text[2];
     own->batch = echi_wishes_round(w);
-    const int thin = w->keep_all ? 0 : leave_thin_out(own, times);
+    const int thin = w->keep_all ? 0 : leave_thin_out(own, times, work->rate);
     if (thin == 0 || choose(own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) return;
     const double gain = worth(w, &without.candidate[without.taken]) / worth(w, &out->candidate[out->taken]);
     if (gain < CLEARLY) return;
@@ -469,16 +468,17 @@ static int leave_half_out(struct echi_wishes *w, const struct echi_times *times)
  * 2.8 MB, 1 Gb/s: 739 images/s predicted with all, 997 with eight, 1,661 with four, 2,953 with two. */
 static void leave_halves_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
                              struct echi_choice *out) {
-    struct echi_wishes half = *w;
-    half.batch = echi_wishes_round(w);
-    while (leave_half_out(&half, times) >= 2) {
+    struct echi_wishes *half = &work->half;
+    *half = *w;
+    half->batch = echi_wishes_round(w);
+    while (leave_half_out(half, times) >= 2) {
         struct echi_choice fewer;
         char text[2];
-        if (choose(&half, times, work, &fewer, &work->without, text, sizeof text) != ECH_OK) return;
+        if (choose(half, times, work, &fewer, &work->without, text, sizeof text) != ECH_OK) return;
         if (fewer.candidate[0].score < out->candidate[0].score * USELESS) return;
         fewer.left_out = true;
         *out = fewer;
-        *w = half;
+        *w = *half;
         work->in_step = work->without;
     }
 }
@@ -487,15 +487,16 @@ static void leave_halves_out(struct echi_wishes *w, const struct echi_times time
  * better than they with all. ResNet-18, a quarter of its width, on `strong`: 1,230 images/s predicted in step with all, 2,090 with four. */
 static void try_in_step(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
                         struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
-    struct echi_wishes w = *wishes;
+    struct echi_wishes *w = &work->rounds;
     struct echi_choice in_step;
-    w.choose = false;
-    w.sync = ECHI_SYNC_BSP;
-    w.groups = 0;
-    w.samples_per_step = 0;
-    if (choose(&w, times, work, &in_step, &work->in_step, text, cap) != ECH_OK) return;
-    leave_halves_out(&w, times, work, &in_step);
-    leave_out(&w, times, work, true, &work->in_step, &in_step);
+    *w = *wishes;
+    w->choose = false;
+    w->sync = ECHI_SYNC_BSP;
+    w->groups = 0;
+    w->samples_per_step = 0;
+    if (choose(w, times, work, &in_step, &work->in_step, text, cap) != ECH_OK) return;
+    leave_halves_out(w, times, work, &in_step);
+    leave_out(w, times, work, true, &work->in_step, &in_step);
     if (in_step.candidate[0].score < out->candidate[out->taken].score * CLEARLY) return;
     out->candidate[0] = in_step.candidate[0];   /* bsp is the first of those that are compared */
     out->taken = 0;
@@ -507,12 +508,13 @@ static void try_in_step(const struct echi_wishes *wishes, const struct echi_time
 
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
-    struct echi_wishes w = *wishes;
-    const ech_status status = choose(&w, times, work, out, plan, text, cap);
+    struct echi_wishes *w = &work->left;
+    *w = *wishes;
+    const ech_status status = choose(w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
-    if (!w.choose) try_without_thin(&w, times, work, plan, out);
-    leave_out(&w, times, work, w.choose, plan, out);
-    if (w.choose && w.world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
+    if (!w->choose) try_without_thin(w, times, work, plan, out);
+    leave_out(w, times, work, w->choose, plan, out);
+    if (w->choose && w->world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
     compare_with_one_owner(wishes, times, work, plan, out);
     return ECH_OK;
 }

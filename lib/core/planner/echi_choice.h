@@ -39,6 +39,8 @@ struct echi_choice_work {
     struct echi_plan tried;                      /* scored, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
     struct echi_wishes placed, trial, thin;      /* with places; with those that are tried; without nodes on thin links */
+    struct echi_wishes left, rounds, half;       /* without who is left out; of rounds; of those with half of the nodes */
+    double rate[ECHI_WORLD_MAX];
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };
 
