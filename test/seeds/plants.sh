@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Bugs planted into copies of lib/core, one at a time: each must be seen by the invariant it breaks, within so many seeds.
+# Bugs planted into copies of lib/core, one at a time: each must be seen by the invariant it breaks, within so many seeds,
+# from its first on, where it takes rare ones.
 #   test/seeds/plants.sh [NAME...]     all of plants/, or these; `make tests` has been run
 # Prints a table: the plant, the invariant that saw it, the first seed. Fails when one is not seen, seen by another, or when a plant
 # does not fit the source any more. Where chance decides which of several sees it first, the plant names them: breaks A|B. The real
@@ -36,7 +37,7 @@ for each in "$@"; do
         continue
     fi
     status=0
-    "$work/$name/seeds" 1 "$within" >"$work/$name/out" 2>&1 || status=$?
+    "$work/$name/seeds" "$from" "$within" >"$work/$name/out" 2>&1 || status=$?
     read -r seed seen < <(sed -n 's/^seed \([0-9]*\), after [0-9]* events, broken: \([^:]*\):.*/\1 \2/p' "$work/$name/out") || true
     printf '%-34s %-24s %10s %10s\n' "$name" "${seen:-nobody}" "${seed:--}" "$within"
     if [ $status != 1 ] || [[ "|$breaks|" != *"|${seen:-nobody}|"* ]]; then
