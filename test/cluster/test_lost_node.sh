@@ -107,15 +107,16 @@ done
 # rank 0, one or two at once, at a moment of chance; the parts go to others, and every sample counts once.
 printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'shards 0,1,2,3' \
     'group 0 owner 0 workers 0:16 1:16 2:16 3:16' >"$work/shards"
+long=$((6 * epochs))   # so that no machine is through before the kill
 for victims in $((1 + RANDOM % 3)) '1 3' $((2 + RANDOM % 2)); do
     rm -f "$work/report"
-    begin --epochs $epochs --report "$work/report" --plan "$work/shards" --eval-every 500
+    begin --epochs $long --report "$work/report" --plan "$work/shards" --eval-every 500
     sleep "0.$((RANDOM % 8))"
     for victim in $victims; do kill -KILL "${nodes[victim]}"; done
     for rank in 0 1 2 3; do [[ " $victims " == *" $rank "* ]] || node_ends $rank 0 '' "kill -9 of owners of shards, ranks $victims"; done
     for victim in $victims; do says "$work/0.log" "rank $victim was lost" "kill -9 of the owner of a shard"; done
     says "$work/0.log" 'the parameters of lost owners have other owners' "kill -9 of owners of shards"
-    check "kill -9 of owners of shards: not $((2000 * epochs)) samples" grep -q "\"samples\": $((2000 * epochs))," "$work/report"
+    check "kill -9 of owners of shards: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
     check "kill -9 of owners of shards: no momentum was lost" grep -qE '"momentum_lost": [1-9]' "$work/report"
     for victim in $victims; do ended "${nodes[victim]}"; done
 done
