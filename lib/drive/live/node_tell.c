@@ -173,11 +173,13 @@ static void tell_worker(struct echi_node *n, struct echi_print *l, int64_t now) 
 
 /* --------------------------------------------------------------- the owner */
 
-/* Who of the workers with a share has nothing in the round yet. */
+/* Who of the workers with a share has nothing in the round yet. A push that is whole is in, whenever it is summed. */
 static void add_round(struct echi_print *l, const struct echi_node *n) {
     const struct echi_owner *o = n->role.owner;
     const char *before = ", none of rank";
-    echi_print(l, "; %u samples of its round are in", o->round_in);
+    uint32_t in_round = o->round_in;
+    for (int r = 0; r < n->world; r++) in_round += o->push[r].whole ? o->push[r].lease.n : 0;
+    echi_print(l, "; %u samples of its round are in", in_round);
     for (int r = 0; r < n->world; r++) {
         bool in = !o->view[r].member || o->in_round[r] > 0;
         for (int i = 0; i < o->queued; i++) in = in || o->queue[i] == r;
