@@ -88,12 +88,11 @@ static void *resize(void *self, void *old, size_t size) {
     if (size == 0) return NULL;
     struct block *b = old ? (struct block *)(void *)((unsigned char *)old - 16) : NULL;
     if (b && b->size >= size) return old;
-    if (b && (unsigned char *)old + ALIGNED(b->size) == p->memory + p->used) p->used -= ALIGNED(b->size);
-    else if (p->used + 16 > p->size) return NULL;
-    else p->used += 16;
-    unsigned char *at = p->memory + p->used;
-    if (ALIGNED(size) > p->size - p->used) return NULL;
-    p->used += ALIGNED(size);
+    const bool last = b && (unsigned char *)old + ALIGNED(b->size) == p->memory + p->used;
+    const size_t begins = last ? p->used - ALIGNED(b->size) : p->used + 16;
+    if (begins > p->size || ALIGNED(size) > p->size - begins) return NULL;   /* what there was stays as it is */
+    unsigned char *at = p->memory + begins;
+    p->used = begins + ALIGNED(size);
     struct block *now = (struct block *)(void *)(at - 16);
     if (b && old != (void *)at) memcpy(at, old, b->size);
     now->size = size;
