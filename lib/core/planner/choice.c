@@ -300,6 +300,18 @@ static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, c
     return count;
 }
 
+/* Named owners of shards, by the numbers that ranks have without those who are absent. */
+static void close_up_owners(struct echi_wishes *w) {
+    int owners = 0;
+    for (int k = 0; k < w->shards && w->shard_rank_given; k++) {
+        int before = 0;
+        for (int r = 0; r < w->shard_rank[k]; r++) before += !w->absent[r];
+        if (!w->absent[w->shard_rank[k]]) w->shard_rank[owners++] = (uint16_t)before;
+    }
+    if (w->shard_rank_given) w->shards = owners;
+    w->shard_rank_given = w->shard_rank_given && owners > 1;
+}
+
 /* The choice that the same wishes come to without one rank, made anew as a whole: policy, head, owners, groups and shares. Its plan is
  * work->without. A rank that `stays` has no part, but rank 0 still coordinates; else it is the choice of a run without that node, whose
  * ranks close up. */
@@ -310,6 +322,7 @@ static bool choose_without(const struct echi_wishes *w, const struct echi_times 
     own.batch = echi_wishes_round(w);   /* a default would be another with fewer nodes */
     own.absent[rank] = true;
     if (!stays) {
+        close_up_owners(&own);
         own.world = 0;
         for (int r = 0; r < w->world; r++)
             if (!own.absent[r]) work->times[own.world++] = times[r];
