@@ -58,7 +58,8 @@ check "links changed on their way through a file" cmp -s "$work/plan" "$work/aga
 check "the links of a plan are not the report's: $(value link)" [ "$(value link)" = '[90, 91, 92, 93]' ]
 check "nor each direction: $(value link_in)" [ "$(value link_in | grep -o '"rate": 200, "lowest": 150, "highest": 250' | wc -l)" = 4 ]
 # The deadline is that of a machine that takes long to choose: all plans of all policies are predicted.
-expect 0 '^  speed ' --data "$work/data" --local 3 --sync auto --steps 2 --deadline 60 --progress on --report "$work/report" --save-plan "$work/plan"
+expect 0 '^  speed ' --data "$work/data" --local 3 --sync auto --steps 2 --deadline 60 --progress on --report "$work/report" \
+    --save-plan "$work/plan"
 check "auto says what it compared" grep -q 'predicted of' "$work/err"
 check "auto says why" grep -Eq 'is taken: |the only one' "$work/err"
 check "auto is a policy in the report: $(value sync)" grep -Eq 'bsp|ssp|gssp' <<<"$(value sync)"
