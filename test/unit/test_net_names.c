@@ -68,10 +68,17 @@ static ech_status join(struct echi_net *net, char news[400], struct ech_error *e
     }
 }
 
-static void *join_in_thread(void *net) {
+struct other {   /* a node whose join is a thread's */
+    struct echi_net *net;
+    ech_status status;
+};
+
+static void *join_in_thread(void *other) {
+    struct other *o = other;
     char news[400];
     struct ech_error err;
-    return (void *)(intptr_t)join(net, news, &err);
+    o->status = join(o->net, news, &err);
+    return NULL;
 }
 
 /* The name of a Pod that is not ready is unknown, then known. */
@@ -79,20 +86,22 @@ static void test_known_later(void **state) {
     (void)state;
     static const int codes[] = {EAI_NONAME, EAI_AGAIN};
     for (int i = 0; i < 2; i++) {
-        struct echi_net *zero, *one;
+        struct echi_net *one;
+        struct other zero;
         struct echi_thread thread;
         struct ech_error err = {.text = ""};
         char name[64], news[400] = "";
         name_service(4, codes[i], true);
-        assert_int_equal(open_node(0, "127.0.0.1:0", 600 * SECOND, &zero, &err), ECH_OK);
-        snprintf(name, sizeof name, "train-0.train%s", strrchr(echi_net_address(zero), ':'));
+        assert_int_equal(open_node(0, "127.0.0.1:0", 600 * SECOND, &zero.net, &err), ECH_OK);
+        snprintf(name, sizeof name, "train-0.train%s", strrchr(echi_net_address(zero.net), ':'));
         assert_int_equal(open_node(1, name, 600 * SECOND, &one, &err), ECH_OK);
-        assert_int_equal(echi_thread_start(&thread, "zero", join_in_thread, zero, &err), ECH_OK);
+        assert_int_equal(echi_thread_start(&thread, "zero", join_in_thread, &zero, &err), ECH_OK);
         if (join(one, news, &err) != ECH_OK) fail_msg("%s", err.text);
         echi_thread_join(&thread);
+        assert_int_equal(zero.status, ECH_OK);
         assert_int_equal(atomic_load(&asked), 5);
         echi_net_close(one, 0);
-        echi_net_close(zero, 0);
+        echi_net_close(zero.net, 0);
     }
 }
 
