@@ -161,6 +161,7 @@ static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, ui
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
     if (!local) ECHI_TRY(setup_places(x, p, all, err));
+    if (p->exchange == ECHI_EXCHANGE_RING) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_RING, 0, 1, all, err));
     if (local) {
         if (!borrows_weights(x, p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
@@ -581,10 +582,11 @@ static int ranges_of(const struct echi_exec *x, const struct echi_task *task, bo
 /* ADD, APPLY of a part: the sum takes in what has come of it. */
 static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets, struct ech_error *err) {
     const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
-    const struct echi_buffer *push[ECHI_MERGE_STEPS];
+    const struct echi_buffer *push[ECHI_MERGE_STEPS + 1];
     struct echi_buffer *sum = slot(x, to);
-    const int n = task->n_rows;
-    for (int i = 0; i < n; i++) push[i] = slot(x, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, task->rows[i]});
+    int n = 0;
+    for (; n < task->n_rows; n++) push[n] = slot(x, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, task->rows[n]});
+    if (task->ring.kind) push[n++] = slot(x, task->ring);
     for (size_t at = 0; at < p->count && n > 0; at += SUM_BLOCK) {
         const size_t count = p->count - at < SUM_BLOCK ? p->count - at : SUM_BLOCK;
         ECHI_TRY(echi_sum_states(x->device, sum, sets ? push[0] : sum, push + sets, n - sets, p->at + at, count, err));
@@ -595,7 +597,7 @@ static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, st
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
-    if (task->only) return add_rows(x, task, task->state, task->first, err);
+    if (task->only && task->grads.kind == ECHI_SLOT_NONE) return add_rows(x, task, task->state, task->first, err);
     const int ranges = ranges_of(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);

@@ -6,7 +6,7 @@
 static size_t *home(struct echi_exec_bytes *b, int kind) {
     switch (kind) {
     case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_OWNER_GRADS: case ECHI_SLOT_OWNER_SUM: case ECHI_SLOT_HEAD_GRADS: case ECHI_SLOT_HEAD_SUM:
-    case ECHI_SLOT_WORKER_RESIDUAL: case ECHI_SLOT_WORKER_CODED: case ECHI_SLOT_LOCAL_DELTA: return &b->gradients;
+    case ECHI_SLOT_WORKER_RESIDUAL: case ECHI_SLOT_WORKER_CODED: case ECHI_SLOT_LOCAL_DELTA: case ECHI_SLOT_RING: return &b->gradients;
     case ECHI_SLOT_OWNER_MOMENTUM: case ECHI_SLOT_HEAD_MOMENTUM: case ECHI_SLOT_LOCAL_MOMENTUM: return &b->moments;
     case ECHI_SLOT_WORKER_ACT: case ECHI_SLOT_WORKER_ACT_GRAD: case ECHI_SLOT_HEAD_ROWS: case ECHI_SLOT_HEAD_ROWS_GRAD: return &b->rows;
     default: return &b->weights;

@@ -44,6 +44,7 @@ room lib/core/types   lib/core/types/ port/pure/
 room lib/core/cost    lib/core/cost/ lib/core/types/ port/pure/
 room lib/core/planner lib/core/planner/ lib/core/{cost,types}/ port/pure/
 room lib/core/sync    lib/core/sync/ lib/core/{planner,cost,types}/ port/pure/
+room lib/core/exchange lib/core/exchange/ lib/core/{sync,planner,cost,types}/ port/pure/
 room lib/core/roles   lib/core/roles/ lib/core/ port/pure/
 room lib/model        lib/model/ ops/ hal/ port/
 room lib/data         lib/data/ port/

@@ -41,7 +41,7 @@ enum {
     TASKS = 64,
     DUES = 2 * MESSAGES + TASKS + 64,
     POSTS = 24,             /* places for one kind from one node at most: one for each part of two strands' weights */
-    PAYLOADS = 12,          /* kinds of messages that carry one, at most */
+    PAYLOADS = 14,          /* kinds of messages that carry one, at most */
     ACTIONS = 8 * 64,
     LEASES = 4096,
     VERSIONS = 2048,
@@ -559,6 +559,10 @@ static int part_of_word(const struct sim *s, int word) {
     while (word >= (int)(s->plan.parts.part[part].at + s->plan.parts.part[part].count)) part++;
     return part;
 }
+static void part_words(const struct sim *s, int part, int *first, int *end) {
+    *first = (int)s->plan.parts.part[part].at;
+    *end = *first + (int)s->plan.parts.part[part].count;
+}
 /* Is this word of the trunk one that the node owns? */
 static bool owns_word(const struct sim *s, int node, int word) {
     return echi_plan_owns_part(&s->node[node].setup.plan, node, part_of_word(s, word));
@@ -596,6 +600,9 @@ static int cut_to(const struct sim *s, const struct echi_task *t) { return (t->u
 static bool in_place(const struct echi_task *t) {
     return t->kind == ECHI_TASK_APPLY && t->weights.kind == t->weights_out.kind && t->weights.index == t->weights_out.index;
 }
+
+/* Of a worker in a ring: a part of its gradients goes into the sum that has come. */
+static bool adds_to_ring(const struct echi_task *t) { return t->kind == ECHI_TASK_ADD && t->role == ECHI_ROLE_WORKER; }
 
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
@@ -663,8 +670,15 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         writes(s, node, head_momentum, head, PARAMS);
         break;
     case ECHI_TASK_ADD:
+        if (adds_to_ring(t)) {
+            part_words(s, t->only - 1, &first, &end);
+            reads(s, node, t->grads, first, end);
+            writes(s, node, t->state, first, end);
+            break;
+        }
         if (t->grads.kind) on_owned(s, node, t, takes_first(s, t) ? writes : reads, t->grads);
         for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
+        if (t->ring.kind) on_owned(s, node, t, reads, t->ring);
         on_owned(s, node, t, writes, t->state);
         break;
     case ECHI_TASK_APPLY:
@@ -672,6 +686,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         if (t->kind == ECHI_TASK_APPLY) {
             if (!in_place(t)) on_owned(s, node, t, reads, t->weights);
             for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
+            if (t->ring.kind) on_owned(s, node, t, reads, t->ring);
             on_owned(s, node, t, t->only ? writes : reads, t->grads);
             on_owned(s, node, t, writes, momentum);
         }
@@ -720,17 +735,17 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
 /* ---- messages ---- */
 
 static int parts_of(const struct sim *s) { return echi_parts_before(&s->plan.parts, cut_of(s)); }
-static void part_words(const struct sim *s, int part, int *first, int *end) {
-    *first = (int)s->plan.parts.part[part].at;
-    *end = *first + (int)s->plan.parts.part[part].count;
-}
 
+static bool of_ring(int kind) { return kind == ECHI_KIND_RING_SUM || kind == ECHI_KIND_RING_WEIGHTS; }
+static bool by_part(const struct sim *s, int kind) {
+    return kind == ECHI_KIND_PUSH || of_ring(kind) || (kind == ECHI_KIND_WEIGHTS && !is_coded(s));
+}
 /* Words [*first, *end) of a slot that a message is about ([0, 1) stands for rows), and where its own lie: a codec writes them otherwise. */
 static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool head, int *first, int *end, int *at,
                    int *words) {
     *first = 0;
     *end = cut_of(s) * WORDS;
-    if (kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && !is_coded(s))) part_words(s, m->part, first, end);
+    if (by_part(s, kind)) part_words(s, m->part, first, end);
     if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = PARAMS;
     else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT * WORDS; *end = PARAMS; }
     *at = *first;
@@ -788,7 +803,7 @@ static bool linked(const struct sim *s, int a, int b) { return !s->node[a].dead 
 
 /* Parts have places of their own (echi_msg_name). */
 static int name_of(const struct sim *s, int kind, int first) {
-    return kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && !is_coded(s)) ? first : 0;
+    return by_part(s, kind) ? first : 0;
 }
 
 static struct message *queue_message(struct sim *s, int from, int to, int kind, int name) {
@@ -860,6 +875,7 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
     m->refs = 2;
     m->answer = s->answers[a->to];
     m->holds = 1 + (uint32_t)place(s, node, a->slot)->holds;
+    if (of_ring(a->kind) && m->role == ECHI_ROLE_WORKER) m->holds = own_place(s, node, a->slot)->of[first];   /* handed on */
     m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
     CHECK(s, m->meta_len > 0);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)words * sizeof m->word[0]);
@@ -947,6 +963,9 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
     switch (a->slot.kind) {
     case ECHI_SLOT_OWNER_GRADS: post_by_part(s, node, a, ECHI_ROLE_OWNER); break;
     case ECHI_SLOT_WORKER_WEIGHTS: post_by_part(s, node, a, ECHI_ROLE_WORKER); break;
+    case ECHI_SLOT_RING:
+        post_by_part(s, node, a, echi_plan_owns_part(&s->plan, node, a->only - 1) ? ECHI_ROLE_OWNER : ECHI_ROLE_WORKER);
+        break;
     case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
     case ECHI_SLOT_HEAD_MOMENTUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, cut, PARAMS); break;
@@ -1255,6 +1274,8 @@ static int victim(struct sim *s, int wanted) {
 
 /* ---- messages arrive ---- */
 
+static bool brings_weights(int kind) { return kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_RING_WEIGHTS; }
+
 static void deliver(struct sim *s, const struct message *m) {
     struct echi_msg msg;
     struct posted post = {0};
@@ -1278,7 +1299,7 @@ static void deliver(struct sim *s, const struct message *m) {
         struct place *to = place(s, m->to, post.slot);
         if (!lent) memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
         MUST(s, RACE, memcmp(to->word + at, m->word, (size_t)words * sizeof m->word[0]) == 0);   /* lent: as it was sent */
-        for (int i = first; i < end && m->kind == ECHI_KIND_WEIGHTS; i++) own_place(s, m->to, post.slot)->of[i] = m->holds;
+        for (int i = first; i < end && brings_weights(m->kind); i++) own_place(s, m->to, post.slot)->of[i] = m->holds;
         const bool late = s->coordinator.phase == ECHI_RUN_RESCUES && msg.flag != ECHI_PARAMS_PART;   /* of a checkpoint */
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS && !late) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);
@@ -1335,6 +1356,7 @@ static void add_rows(struct sim *s, int node, const struct echi_task *t, struct 
         if (!of_task(s, node, t, i)) continue;
         uint32_t all = sets ? 0 : sum[i];
         for (int r = 0; r < t->n_rows; r++) all += place_at(s, node, ECHI_SLOT_OWNER_GRADS, t->rows[r])->word[i];
+        if (t->ring.kind) all += place(s, node, t->ring)->word[i];
         sum[i] = all;
     }
 }
@@ -1434,6 +1456,12 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
+        if (adds_to_ring(t)) {
+            int first, end;
+            part_words(s, t->only - 1, &first, &end);
+            for (int i = first; i < end; i++) place(s, w->node, t->state)->word[i] += place(s, w->node, t->grads)->word[i];
+            break;
+        }
         if (t->only) {
             add_rows(s, w->node, t, t->state, t->first);
             break;
@@ -1635,6 +1663,7 @@ static void set_shards(struct sim *s) {
     for (int k = 0; k < ECHI_SHARDS_MAX; k++) p->shard_owner[k] = k < p->shards ? (uint16_t)((p->owner_of[0] + k) % p->world) : 0;
     for (int i = 0; i < parts && p->shards; i++)
         p->parts.part[i].shard = (uint8_t)(i < p->shards ? (uint32_t)i : mix((uint32_t)s->seed, 77u + (uint32_t)i) % p->shards);
+    if (echi_plan_may_ring(p) && mix((uint32_t)s->seed, 91) % 2) p->exchange = ECHI_EXCHANGE_RING;
 }
 
 /* Parts of a given plan, from slices of two words to one of all; where the plan is made, what the planner makes of so few. */

@@ -268,6 +268,9 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_KIND_PUSH:
         if (s->plan.shards && !seen_of(s, l)->begun) watch_pushed_again(s, seen_of(s, l));
         break;
+    case ECHI_KIND_RING_WEIGHTS:
+        if (a->msg.from_role == ECHI_ROLE_WORKER) break;   /* handed on as it came */
+        /* fall through */
     case ECHI_KIND_WEIGHTS:
         if (a->msg.part == 0)
             note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
@@ -346,6 +349,7 @@ static bool is_whole(const struct sim *s, int owner, uint32_t lease) {
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
     const int from = m->from;
     switch (m->kind) {
+    case ECHI_KIND_RING_WEIGHTS:
     case ECHI_KIND_WEIGHTS:
         for (int i = 0; i < cut_of(s) * WORDS && !is_coded(s); i++)
             if (own_place(s, m->to, slot)->of[i] != m->holds) return;   /* more is to come */
@@ -625,6 +629,7 @@ static void watch_local(struct sim *s, const struct work *w) {
 /* A push has come into the sum of its round. */
 static void watch_add(struct sim *s, const struct work *w) {
     uint32_t change[PARAMS];
+    if (adds_to_ring(&w->task)) return;
     if (w->task.only) return watch_rows_in(s, w);
     struct seen_lease *seen = watch_push(s, w, &w->task.lease, w->task.grads);
     seen->staleness = s->applied_samples > seen->samples ? (double)(s->applied_samples - seen->samples) / s->plan.round : 0;

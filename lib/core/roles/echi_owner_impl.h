@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the owner share: owner.c (pushes, weights, workers), owner_rounds.c (rounds part by part),
- * owner_takeover.c (shards of a lost owner), owner_states.c (states
- * between owners) and owner_norms.c (synchronous batch-norm). */
+ * owner_ring.c (sums that come round a ring), owner_takeover.c (shards of a lost owner), owner_states.c (states between owners) and
+ * owner_norms.c (synchronous batch-norm). */
 #ifndef ECHI_OWNER_IMPL_H
 #define ECHI_OWNER_IMPL_H
+#include "echi_exchange.h"
 #include "echi_roles.h"
 
 static inline const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
@@ -22,12 +23,25 @@ static inline struct echi_task *compute(struct echi_owner *o, enum echi_task_kin
     return t;
 }
 
+/* Does this owner send weights to that worker itself? */
+static inline bool answers(const struct echi_owner *o, int rank) {
+    return echi_exchange_of(plan_of(o))->answers(plan_of(o), o->setup->rank, rank);
+}
+
 /* ---- owner.c ---- */
 
 /* Asks for the step by a sum or a push, of `samples` samples, into snapshot `to`. */
 struct echi_task *echi_owner_apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
                                    uint32_t divisor, uint8_t to, struct echi_actions *out);
 uint8_t echi_owner_free_snapshot(const struct echi_owner *o);   /* ECHI_NONE: wait for a SENT */
+/* Is it for this owner? */
+bool echi_owner_wants(const struct echi_owner *o, const struct echi_lease *lease);
+/* Is this lease applied, or certain to be? */
+bool echi_owner_has(const struct echi_owner *o, const struct echi_lease *lease);
+/* A push of this stay has come from a worker that had run out. */
+void echi_owner_enters(struct echi_owner *o, int rank, uint32_t joined);
+/* Of a push what is behind its lease: what it says of that. */
+void echi_owner_note_push(struct echi_push *push, const struct echi_msg *msg);
 void echi_owner_owe(struct echi_owner *o, int rank, int times);
 /* One part of the weights in snapshot `from`, to a worker. */
 void echi_owner_send_part(struct echi_owner *o, int rank, uint8_t from, int part, uint64_t version, uint64_t samples,
@@ -44,6 +58,10 @@ void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_acti
 void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out);
 void echi_rounds_left(struct echi_owner *o, int rank);
 void echi_rounds_lost(struct echi_owner *o, int rank);
+/* So many samples of a part have come, of this lease or of several of which it stands first in the data. */
+void echi_rounds_come(struct echi_owner *o, const struct echi_lease *lease, int part, uint32_t samples);
+/* All of a push is in the weights, in the sum, or was before? Then it is a part of the round. */
+void echi_rounds_end_push(struct echi_owner *o, int rank, struct echi_actions *out);
 /* The next task; and what is to be done when it has ended. */
 void echi_rounds_pump(struct echi_owner *o, struct echi_actions *out);
 void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
@@ -52,6 +70,19 @@ void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, stru
 void echi_rounds_anew(struct echi_owner *o);
 /* The round before is open again, all parts of `own` applied: of those that this owner has taken since nothing is in. */
 void echi_rounds_reopen(struct echi_owner *o, const struct echi_part_set *own);
+
+/* ---- owner_ring.c (PROTOCOL.md, "Ring") ---- */
+
+void echi_ring_start(struct echi_owner *o, struct echi_actions *out);   /* the places of sums */
+/* RING_SUM, RING_LEASE have come. */
+void echi_ring_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+/* A part's sum waits for a task; gives it to one; that task has ended. */
+bool echi_ring_waits(const struct echi_owner *o, int part);
+void echi_ring_take(struct echi_owner *o, int part, struct echi_task *t);
+void echi_ring_taken(struct echi_owner *o, const struct echi_task *t, struct echi_actions *out);
+/* The last part of a round waits until all its leases are known here. */
+bool echi_ring_holds_back(const struct echi_owner *o);
+void echi_ring_end_round(struct echi_owner *o);
 
 /* ---- owner_takeover.c (PROTOCOL.md, "Takeover") ---- */
 

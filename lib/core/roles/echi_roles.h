@@ -72,6 +72,15 @@ struct echi_worker {
     uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
     bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
     uint32_t number;                              /* of the last message of this link */
+    struct {                                      /* worker_ring.c; strand[0] is the only one */
+        bool on;                                  /* until a takeover has ended it */
+        struct echi_lease of;                     /* whose gradients go round: the next step may have begun to go forward meanwhile */
+        struct echi_part_set here, ready;         /* parts whose sum waits for the gradients of this node, and the other way round */
+        struct echi_lease first[ECHI_PARTS_MAX]; uint32_t samples[ECHI_PARTS_MAX];   /* of the sums, as in RING_SUM */
+        struct echi_part_set spent;               /* their places are free when nothing is on its way out any more */
+        int tasks, sending;                       /* ADD that are out; sums on their way out */
+        int handed[ECHI_WORKER_PLACES]; bool vacant[ECHI_WORKER_PLACES];   /* weights on their way out; then the place is posted again */
+    } ring;
     struct {                                      /* worker_takeover.c; strand[0] is the only one */
         bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
         bool has;                                 /* weights, which are those of its version */
@@ -94,6 +103,22 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *event, str
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
 /* A part of weights has come to a place (worker.c): are they all there? A fault where it is not the next of those that are coming. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
+/* worker_ring.c (PROTOCOL.md, "Ring"). The places that a ring has from the start; one for weights, which may have to wait until what was
+ * handed on from there has left. */
+void echi_worker_ring_start(struct echi_worker *w, struct echi_actions *out);
+void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner, struct echi_actions *out);
+/* The gradients of a part that another node owns are there. */
+void echi_worker_ring_push(struct echi_worker *w, int part, struct echi_actions *out);
+/* A sum has come; a part of weights has, into this place; an ADD has ended; a payload of a ring has left (false: it is none of a ring). */
+void echi_worker_ring_sum(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+void echi_worker_ring_weights(struct echi_worker *w, int place, const struct echi_msg *msg, struct echi_actions *out);
+void echi_worker_ring_added(struct echi_worker *w, const struct echi_task *task, struct echi_actions *out);
+bool echi_worker_ring_sent(struct echi_worker *w, const struct echi_event *event);
+/* After each event: what is free is posted again. */
+void echi_worker_ring_posts(struct echi_worker *w, struct echi_actions *out);
+/* Has all left that was sent? And the end of the ring. */
+bool echi_worker_ring_quiet(const struct echi_worker *w);
+void echi_worker_ring_end(struct echi_worker *w, struct echi_actions *out);
 /* worker_takeover.c (PROTOCOL.md, "Takeover"). A node is lost; shards of lost owners have new ones; after each event the word that it has
  * stopped. Are these weights of before a takeover, or of another version than those it gets? Then their places are posted again. Is all
  * that this lease asks for still here? */
@@ -159,6 +184,10 @@ struct echi_owner {
         struct echi_ranks to;                     /* who gets them part by part */
         int trickles;                             /* messages to other nodes that have not left */
     } answers;
+    struct {                                      /* owner_ring.c */
+        bool on;                                  /* until a takeover has ended it */
+        struct echi_part_set here, taken;         /* parts whose sum has come, and those that a task was given */
+    } ring;
     struct {                                      /* owner_takeover.c */
         struct echi_part_set own;                 /* parts that this owner has had so far */
         bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */

@@ -130,41 +130,12 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     }
 }
 
-/* One round: shares as planned, or in proportion (largest remainder first) when an epoch ends with fewer samples or workers
- * are lost. It is dealt sample by sample, or in granules, of which the last may then be short; a share that is larger than its
- * worker has room for goes in parts: first a part of each share, which are computed together, then another of each that is larger. */
+/* One round. A share that is larger than its worker has room for goes in parts: first a part of each share, which are computed together,
+ * then another of each that is larger. */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
-    const uint32_t unit = p->deterministic ? ECHI_GRANULE : 1, units = (size + unit - 1) / unit;
-    uint32_t n[ECHI_WORLD_MAX];
-    uint64_t rest[ECHI_WORLD_MAX], all = 0;
-    uint32_t dealt = 0;
-    for (int r = 0; r < p->world; r++) all += works(p, r) ? echi_plan_share(p, r) : 0;
-    for (int r = 0; r < p->world; r++) {
-        uint64_t share = works(p, r) ? (uint64_t)echi_plan_share(p, r) * units : 0;
-        n[r] = (uint32_t)(share / all);
-        rest[r] = share % all;
-        dealt += n[r];
-    }
-    for (; dealt < units; dealt++) {
-        int most = 0;
-        for (int r = 1; r < p->world; r++)
-            if (rest[r] > rest[most]) most = r;
-        n[most]++;
-        rest[most] = 0;
-    }
-    if (echi_plan_outlives_owners(p) && n[0] == 0) {   /* no round is in anywhere that rank 0 has not computed a part of (takeover.c) */
-        int most = 0;
-        for (int r = 1; r < p->world; r++)
-            if (n[r] > n[most]) most = r;
-        n[most]--;
-        n[0]++;
-    }
-    uint32_t left = size, part[ECHI_WORLD_MAX];
-    for (int r = 0; r < p->world; r++) {
-        n[r] = n[r] * unit < left ? n[r] * unit : left;
-        left -= n[r];
-    }
+    uint32_t n[ECHI_WORLD_MAX], part[ECHI_WORLD_MAX];
+    echi_plan_deal(p, size, n);
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].epoch = c->epoch;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].start = c->start;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].size = size;
@@ -473,7 +444,7 @@ static bool is_kept(const struct echi_coordinator *c, int rank, uint32_t round) 
 void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t lacking) {
     const struct echi_plan *p = &c->plan;
     const uint32_t at = round % ECHI_ROUNDS_KEPT;
-    const bool dealt = round < c->next_round;
+    const bool dealt = round < c->next_round, open = dealt && lacking;   /* a ring that broke may leave a round that all shards have */
     c->n_out = c->n_again = 0;
     for (int r = 0; r < p->world; r++) {
         c->held[r] = 0;
@@ -490,9 +461,9 @@ void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t la
         c->rounds_by[k] = round + (dealt && in);
         c->applied_by[k] = in ? c->issued : c->dealt[at].before;
     }
-    c->applied_rounds = round;
-    c->applied = dealt ? c->dealt[at].before : c->issued;
-    if (!dealt) return;
+    c->applied_rounds = round + (dealt && !open);
+    c->applied = open ? c->dealt[at].before : c->issued;
+    if (!open) return;
     struct echi_lease l = {.epoch = c->dealt[at].epoch, .start = c->dealt[at].start, .n = c->dealt[at].size, .round = round,
         .round_size = c->dealt[at].size, .shards = lacking == echi_plan_all_shards(p) ? 0 : lacking};
     const bool by_rank_0 = is_kept(c, 0, round);

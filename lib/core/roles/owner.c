@@ -41,6 +41,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
     echi_rounds_init(o);
     echi_owner_list_parts(o);
+    o->ring.on = echi_plan_rings(&setup->plan);
     o->alone = setup->plan.reserve && setup->plan.n_groups == 2 && group == 0;
 }
 
@@ -93,7 +94,7 @@ static void owe_nothing(struct echi_owner *o, int rank) {
 
 void echi_owner_send_part(struct echi_owner *o, int rank, uint8_t from, int part, uint64_t version, uint64_t samples,
                           struct echi_actions *out) {
-    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
+    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, echi_exchange_of(plan_of(o))->weights);
     a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, from};
     a->msg.part = (uint16_t)part;
     a->msg.version = version;
@@ -115,7 +116,7 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
  * until it has the next (echi_loan.h), which takes no place from the others. */
 static void weights_left(struct echi_owner *o, const struct echi_event *e) {
     o->in_flight[e->slot.index]--;
-    if (e->kind == ECHI_KIND_WEIGHTS && o->trickling[e->from] > 0) echi_rounds_left(o, e->from);
+    if (e->kind != ECHI_KIND_PARAMS && o->trickling[e->from] > 0) echi_rounds_left(o, e->from);
     else if (e->kind == ECHI_KIND_PARAMS || (--o->leaving[e->from] % o->weight_parts == 0 && e->from != o->setup->rank)) o->sends--;
 }
 
@@ -338,7 +339,7 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
     for (int i = 0; i < o->workers; i++) {
-        echi_owner_owe(o, o->worker[i], plan_of(o)->strands);
+        if (answers(o, o->worker[i])) echi_owner_owe(o, o->worker[i], plan_of(o)->strands);
         o->pushed_at[o->worker[i]] = now;
     }
 }
@@ -350,7 +351,7 @@ void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, s
     }
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];
-        if (o->answer[r] == 0 && !o->away[r] && echi_ranks_next(have, r) != r) echi_owner_owe(o, r, 1);
+        if (o->answer[r] == 0 && !o->away[r] && echi_ranks_next(have, r) != r && answers(o, r)) echi_owner_owe(o, r, 1);
     }
     echi_norms_applied(o, o->round_push[0].lease.round);
     o->round_count = 0;
@@ -422,6 +423,10 @@ static void enter(struct echi_owner *o, int rank) {
     set_view(o, rank, (struct echi_worker_view){.member = true, .steps = steps});
 }
 
+void echi_owner_enters(struct echi_owner *o, int rank, uint32_t joined) {
+    if (o->view[rank].idle && belongs(o, rank, joined)) enter(o, rank);
+}
+
 /* Its word on that may be overtaken by pushes, in either direction; the numbers of the leases tell. */
 static void on_enter(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_lease *l = &e->msg->lease;
@@ -439,8 +444,8 @@ static void on_enter(struct echi_owner *o, const struct echi_event *e, struct ec
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
 }
 
-/* Is this lease applied, or certain to be? A push that is whole is applied, whatever becomes of its worker. */
-static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
+/* A push that is whole is applied, whatever becomes of its worker. */
+bool echi_owner_has(const struct echi_owner *o, const struct echi_lease *l) {
     const struct echi_push *waits = &o->push[l->worker];
     if (waits->whole && waits->lease.id == l->id) return true;
     if (!o->policy->rounds) return l->id <= o->last[l->worker];
@@ -449,8 +454,8 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
     return l->round < o->version;
 }
 
-/* Is it for this owner? A lease names the owner of shard 0. */
-static bool is_mine(const struct echi_owner *o, const struct echi_lease *l) {
+/* A lease names the owner of shard 0. */
+bool echi_owner_wants(const struct echi_owner *o, const struct echi_lease *l) {
     return l->owner == (plan_of(o)->shards ? plan_of(o)->owner_of[o->group] : o->setup->rank) && echi_lease_wanted(l, o->shard);
 }
 
@@ -459,11 +464,20 @@ static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_push *p = &o->push[e->from];
     const int part = e->msg->part;
     const uint32_t size = o->round_count ? o->round_push[0].lease.round_size : o->round.size;
-    if (!o->started || !o->known[e->from] || l->worker != e->from || !is_mine(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
+    if (!o->started || !o->known[e->from] || l->worker != e->from || !echi_owner_wants(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
     if (part >= o->end || !echi_plan_owns_part(plan_of(o), o->setup->rank, part) || echi_part_in(&p->here, part)) return false;
     if (p->whole || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
-    return l->round == o->version && o->round_count < ECHI_ROUND_LEASES && (size == 0 || l->round_size == size) && !is_in(o, l);
+    return l->round == o->version && o->round_count < ECHI_ROUND_LEASES && (size == 0 || l->round_size == size) && !echi_owner_has(o, l);
+}
+
+void echi_owner_note_push(struct echi_push *p, const struct echi_msg *m) {
+    p->more = m->flag;
+    p->head = m->head;
+    p->loss = m->loss;
+    p->correct = m->correct;
+    p->compute = m->compute;
+    p->exchange = m->exchange;
 }
 
 static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -477,21 +491,14 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->parts_in++;
     echi_part_add(&p->here, m->part);
     p->whole = p->parts_in == o->parts;
-    if (m->part == echi_post_part(o->setup, ECHI_KIND_PUSH, o->setup->rank, o->parts - 1)) {   /* it left last, whichever comes last */
-        p->more = m->flag;
-        p->head = m->head;
-        p->loss = m->loss;
-        p->correct = m->correct;
-        p->compute = m->compute;
-        p->exchange = m->exchange;
-    }
+    if (m->part == echi_post_part(o->setup, ECHI_KIND_PUSH, o->setup->rank, o->parts - 1)) echi_owner_note_push(p, m);   /* it left last */
     if (!p->whole && o->round.by_part) echi_rounds_part(o, e->from, m->part, out);
     if (!p->whole) return;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
     p->joined = m->members;
     p->held = o->answered_in[e->from];
     o->pushed_at[e->from] = e->now;
-    if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);
+    echi_owner_enters(o, e->from, p->joined);
     if (o->round.by_part) echi_rounds_part(o, e->from, m->part, out);
     else o->queue[o->queued++] = e->from;
 }
@@ -509,7 +516,7 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     if (!of_group) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
         a->msg.lease = *l;
-        a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
+        a->msg.flag = echi_owner_has(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
         if (a->msg.flag == ECHI_REVOKED_OUT && o->shard == 0) echi_norms_revoke(o, l);
     } else {
@@ -594,6 +601,8 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
     case ECHI_KIND_ENTER: on_enter(o, e, out); break;
+    case ECHI_KIND_RING_SUM:
+    case ECHI_KIND_RING_LEASE: echi_ring_message(o, e, out); break;
     case ECHI_KIND_RESUME: echi_owner_resume(o, e, out); break;
     case ECHI_KIND_NORM: echi_norms_message(o, e, out); break;
     case ECHI_KIND_STATE:
@@ -619,8 +628,10 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
 static void on_start(struct echi_owner *o, struct echi_actions *out) {
     echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){several(o) ? ECHI_SLOT_OWNER_W0 : ECHI_SLOT_OWNER_WEIGHTS, 0});
     if (plan_of(o)->resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0});
+    if (o->ring.on) echi_ring_start(o, out);
     for (int i = 0; i < o->workers; i++)
-        echi_act_post(out, o->worker[i], ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, o->worker[i]});
+        if (!o->ring.on || o->worker[i] == o->setup->rank)
+            echi_act_post(out, o->worker[i], ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, o->worker[i]});
     for (int i = 0; i < o->workers && o->setup->norms > 0 && o->shard == 0; i++)
         echi_act_post(out, o->worker[i], ECHI_KIND_NORM, (struct echi_slot){ECHI_SLOT_OWNER_NORM, o->worker[i]});
     for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;

@@ -41,8 +41,7 @@ static bool came_before(const struct echi_owner *o, const struct echi_lease *l, 
     return false;
 }
 
-/* All of a push is in the weights or in the sum, or was before. */
-static void end_push(struct echi_owner *o, int rank, struct echi_actions *out) {
+void echi_rounds_end_push(struct echi_owner *o, int rank, struct echi_actions *out) {
     struct echi_push *p = &o->push[rank];
     if (!p->whole || p->added < o->parts) return;
     p->staleness = (double)(o->samples - p->seen) / plan_of(o)->round;
@@ -50,7 +49,8 @@ static void end_push(struct echi_owner *o, int rank, struct echi_actions *out) {
     o->round_push[o->round_count++] = *p;
     o->in_round[rank]++;
     *p = (struct echi_push){0};
-    if (o->view[rank].member) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
+    if (o->view[rank].member && (!o->ring.on || rank == o->setup->rank))
+        echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
 }
 
 /* Has this part come, and no task has taken it? */
@@ -63,26 +63,35 @@ static int waiting_part(const struct echi_owner *o, const struct echi_push *p) {
     return -1;
 }
 
+static void note_round(struct echi_owner *o, const struct echi_lease *l) {
+    if (o->round.size == 0 || echi_lease_before(l, &o->round.first)) o->round.first = *l;
+    o->round.size = l->round_size;
+}
+
+void echi_rounds_come(struct echi_owner *o, const struct echi_lease *l, int part, uint32_t samples) {
+    note_round(o, l);
+    o->round.come[part] += samples;
+    o->round.covered += o->round.come[part] == o->round.size;
+}
+
 void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_actions *out) {
     struct echi_push *p = &o->push[rank];
     bool queued = false;
-    if (o->round.size == 0 || echi_lease_before(&p->lease, &o->round.first)) o->round.first = p->lease;
-    o->round.size = p->lease.round_size;
+    note_round(o, &p->lease);
     o->round.again = o->round.again || p->lease.again;
     if (echi_part_in(&o->round.given, part) || (p->lease.again && came_before(o, &p->lease, part))) {
         echi_part_add(&p->taken, part);
         p->added++;
-        return end_push(o, rank, out);
+        return echi_rounds_end_push(o, rank, out);
     }
-    o->round.come[part] += p->lease.n;
-    o->round.covered += o->round.come[part] == o->round.size;
+    echi_rounds_come(o, &p->lease, part, p->lease.n);
     for (int i = 0; i < o->queued; i++) queued = queued || o->queue[i] == rank;
     if (!queued) o->queue[o->queued++] = (uint16_t)rank;
 }
 
 /* A part that can be applied, the first that forward needs; -1: none. */
 static int covered_part(const struct echi_owner *o) {
-    if (o->round.covered == 0 || (o->round.again && o->round_in < o->round.size)) return -1;
+    if (o->round.covered == 0 || (o->round.again && o->round_in < o->round.size) || echi_ring_holds_back(o)) return -1;
     for (int part = 0; part < o->end; part++)
         if (o->round.come[part] == o->round.size && !echi_part_in(&o->round.given, part)) return part;
     return -1;
@@ -125,7 +134,7 @@ static bool may_get(const struct echi_owner *o, int rank) {
 static void add_receivers(struct echi_owner *o) {
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];
-        if (!may_get(o, r)) continue;
+        if (!answers(o, r) || !may_get(o, r)) continue;
         echi_ranks_add(&o->answers.to, r);
         o->sends += r != o->setup->rank;
         o->trickled[r] = 0;
@@ -212,6 +221,7 @@ static void take_part(struct echi_owner *o, int part, struct echi_task *t) {
         if (waiting_part(o, p) >= 0) o->queue[left++] = rank;
     }
     o->queued = left;
+    echi_ring_take(o, part, t);
 }
 
 static void add_part(struct echi_owner *o, int part, struct echi_actions *out) {
@@ -264,7 +274,10 @@ static void forget_the_lost(struct echi_owner *o) {
 
 static void end_round(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     const struct echi_ranks *to = &o->answers.to;
-    for (int r = echi_ranks_next(to, 0); r >= 0; r = echi_ranks_next(to, r + 1)) o->answered_in[r] = now - o->pushed_at[r];
+    for (int i = 0; i < o->workers; i++) {
+        const int r = o->worker[i];   /* in a ring weights go on from one to the other */
+        if (o->ring.on || echi_ranks_next(to, r) == r) o->answered_in[r] = now - o->pushed_at[r];
+    }
     o->current = o->round.next;
     o->version++;
     o->samples += o->round.size;
@@ -276,6 +289,7 @@ static void end_round(struct echi_owner *o, int64_t now, struct echi_actions *ou
     o->round.given = o->round.summed = (struct echi_part_set){{0}};
     o->round.next = ECHI_NONE;
     for (int part = 0; part < o->end; part++) o->round.come[part] = 0;
+    echi_ring_end_round(o);
     echi_owner_end_round(o, to, out);
 }
 
@@ -284,8 +298,9 @@ void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, stru
     const int part = t->only - 1;
     for (int i = 0; i < t->n_rows; i++) {
         o->push[t->rows[i]].added++;
-        end_push(o, t->rows[i], out);
+        echi_rounds_end_push(o, t->rows[i], out);
     }
+    echi_ring_taken(o, t, out);
     if (t->kind == ECHI_TASK_ADD) return;
     echi_part_add(&o->answers.done, part);
     if (++o->answers.parts < o->parts) return;
@@ -301,6 +316,7 @@ void echi_rounds_anew(struct echi_owner *o) {
     memset(o->in_round, 0, plan_of(o)->world * sizeof o->in_round[0]);
     memset(o->round.come, 0, sizeof o->round.come);
     o->round.summed = (struct echi_part_set){{0}};
+    echi_ring_end_round(o);
     o->queued = 0;
     o->round_in = 0;
     o->round_count = 0;

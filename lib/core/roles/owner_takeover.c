@@ -78,6 +78,10 @@ static bool get_parts(struct echi_owner *o, struct echi_actions *out) {
     const struct echi_part_set before = o->takeover.own;
     bool gets = false;
     echi_owner_list_parts(o);
+    for (int part = o->end - 1; part >= 0 && o->ring.on; part--)   /* a ring had none but the own worker's */
+        for (int i = 0; i < o->workers; i++)
+            if (echi_part_in(&before, part) && o->worker[i] != o->setup->rank) post_part(o, o->worker[i], part, out);
+    o->ring.on = false;
     for (int part = o->end - 1; part >= 0; part--) {
         if (!echi_part_in(&o->takeover.own, part) || echi_part_in(&before, part)) continue;
         gets = true;

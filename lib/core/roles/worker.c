@@ -8,6 +8,7 @@
  * own (Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys 2019, section 3): the step is then
  * several tasks, the last of which goes to the end. Until they are whole, the weights of the round before stay: of a lost worker's lease
  * the samples have to be computed on these. */
+#include "echi_exchange.h"
 #include "echi_ratio.h"
 #include "echi_roles.h"
 
@@ -24,6 +25,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->by_part = echi_plan_rounds_by_part(&setup->plan) && setup->norms == 0 && !setup->whole_steps;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
+    w->ring.on = echi_plan_rings(&setup->plan);
     echi_worker_begin_shards(w);
 }
 
@@ -256,6 +258,30 @@ static int last_part(const struct echi_worker *w, const struct echi_lease *l) {
     return part;
 }
 
+/* What a push says of its lease. */
+static void say_pushed(struct echi_worker *w, const struct echi_strand *s, struct echi_msg *m) {
+    m->lease = s->lease;
+    m->flag = holds_another(w, s);
+    if (s->joined == w->joined) w->entered = m->flag;
+    m->members = s->joined;
+    m->version = s->version;
+    m->samples = s->samples;
+    m->head = s->head;
+    m->loss = s->loss;
+    m->correct = s->correct;
+}
+
+/* In a ring: to each other owner, that this lease is computed. The first shard's tells the coordinator what it took. */
+static void tell_lease(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    for (int k = 0; k < p->shards; k++) {
+        if (p->shard_owner[k] == w->setup->rank) continue;
+        struct echi_action *a = echi_act_send(out, p->shard_owner[k], ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_RING_LEASE);
+        say_pushed(w, s, &a->msg);
+        if (k == 0) tell_times(w, (uint64_t)now, &a->msg);
+    }
+}
+
 /* Gradients travel from the last part to the first, so that the owner can post their places in that order. The part that goes last, the
  * first as a rule, carries the step's loss, so it waits for the end of the step (`done`): no round is whole, and no weights are answered,
  * while a step of it is still computed. What a shard has is not sent there again. */
@@ -268,22 +294,19 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
             continue;
         }
         const int to = owner_of_part(w, &s->lease, s->next_part);
+        if (w->ring.on && to != w->setup->rank) {
+            echi_worker_ring_push(w, s->next_part--, out);
+            continue;
+        }
         struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
         a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
-        a->msg.lease = s->lease;
+        say_pushed(w, s, &a->msg);
         a->msg.part = (uint16_t)s->next_part;
-        a->msg.flag = holds_another(w, s);
-        if (s->joined == w->joined) w->entered = a->msg.flag;
-        a->msg.members = s->joined;
         if (done && s->next_part == last) tell_times(w, (uint64_t)now, &a->msg);
-        a->msg.version = s->version;
-        a->msg.samples = s->samples;
-        a->msg.head = s->head;
-        a->msg.loss = s->loss;
-        a->msg.correct = s->correct;
         s->sending++;
         s->next_part--;
     }
+    if (w->ring.on && done) tell_lease(w, s, now, out);
 }
 
 /* To this worker's owner: it holds a lease. */
@@ -317,6 +340,7 @@ static void on_lease(struct echi_worker *w, const struct echi_event *e, struct e
 static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     const struct echi_slot place = {coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot};
+    if (w->ring.on) return echi_worker_ring_post(w, slot, owner, out);
     w->posted[slot] = owner;
     echi_act_post(out, owner, ECHI_KIND_WEIGHTS, place);
     for (int k = 1; k < p->shards; k++)
@@ -380,15 +404,20 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
     else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
 }
 
-/* The parts of one answer come in any order, from one owner or several. */
+/* Does this message bring a part of weights that may come from there? */
+static bool brings_part(const struct echi_worker *w, const struct echi_msg *m, int from) {
+    const struct echi_plan *p = &w->setup->plan;
+    if (m->part >= w->weight_parts) return false;
+    if (w->ring.on) return echi_exchange_of(p)->weights_from(p, w->setup->rank, m->part) == from;
+    return echi_plan_shard_owned(p, from) >= 0 && (coded(w) || echi_plan_owns_part(p, from, m->part));
+}
+
+/* The parts of one answer come in any order, from one node or several. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     struct echi_coming *c = &w->coming[place];
-    const struct echi_plan *p = &w->setup->plan;
-    const int shard = echi_plan_shard_owned(p, e->from);
     const bool same = m->version == c->version && m->samples == c->samples && m->members == c->members;
-    const bool one = m->part < w->weight_parts && (coded(w) || echi_plan_owns_part(p, e->from, m->part));
-    if (shard < 0 || !one || echi_part_in(&c->here, m->part) || (c->in > 0 && !same)) {
+    if (!brings_part(w, m, e->from) || echi_part_in(&c->here, m->part) || (c->in > 0 && !same)) {
         echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is not one of those before it: do all run the same version?");
         return false;
     }
@@ -397,6 +426,7 @@ bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi
     c->members = m->members;
     c->version = m->version;
     c->samples = m->samples;
+    if (w->ring.on) echi_worker_ring_weights(w, place, m, out);
     if (c->in < w->weight_parts) return false;
     c->in = 0;
     c->here = (struct echi_part_set){{0}};
@@ -406,12 +436,17 @@ bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi
 /* May weights come from there into a place that was posted for an owner? */
 static bool posted_for(const struct echi_worker *w, uint16_t owner, int from) {
     const struct echi_plan *p = &w->setup->plan;
+    if (w->ring.on) return owner != ECHI_NO_RANK;   /* who brings which part is asked of each */
     return owner == from || (p->shards && owner != ECHI_NO_RANK && echi_plan_shard_owned(p, from) >= 0);
 }
 
 /* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
+    const bool of_ring = m->kind == ECHI_KIND_RING_WEIGHTS && w->setup->plan.exchange == ECHI_EXCHANGE_RING;
+    if (of_ring && !w->ring.on) return;   /* of one that has ended */
+    if (of_ring != w->ring.on)
+        return echi_act_fault(out, ECH_E_FORMAT, "weights came by another exchange than the plan's: do all nodes run the same version?");
     if (e->slot.index >= ECHI_WORKER_PLACES || !posted_for(w, w->posted[e->slot.index], e->from))
         return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     const uint8_t slot = (uint8_t)e->slot.index;
@@ -482,7 +517,9 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
     case ECHI_KIND_ASK: on_ask(w, e, out); break;
     case ECHI_KIND_NORM_ALL: on_norm(w, e, out); break;
     case ECHI_KIND_LEASE: on_lease(w, e, out); break;
-    case ECHI_KIND_WEIGHTS: on_weights(w, e, out); break;
+    case ECHI_KIND_RING_SUM: echi_worker_ring_sum(w, e, out); break;
+    case ECHI_KIND_WEIGHTS:
+    case ECHI_KIND_RING_WEIGHTS: on_weights(w, e, out); break;
     case ECHI_KIND_ACT_GRAD: on_act_grad(w, e, out); break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "a worker got a message that is not for workers");
     }
@@ -491,6 +528,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_strand *s = &w->strand[e->task->strand];
     if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
+    if (e->task->kind == ECHI_TASK_ADD) return echi_worker_ring_added(w, e->task, out);
     if (--w->tasks == 0) w->busy += (uint64_t)e->now - w->busy_since;
     if (e->task->norm.kind) echi_act_post(out, s->lease.owner, ECHI_KIND_NORM_ALL, e->task->norm);
     if ((e->task->kind == ECHI_TASK_FORWARD || e->task->until > 0) && s->abandoned) return over(w, s);
@@ -614,6 +652,7 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
         if (w->setup->plan.separated)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
+    if (w->ring.on) echi_worker_ring_start(w, out);
     if (w->setup->norms > 0) echi_act_post(out, w->owner, ECHI_KIND_NORM_ALL, (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0});
 }
 
@@ -634,7 +673,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_WORKER_NORM) w->strand[0].norm_sending = false;   /* with rounds there is one strand */
-        else w->strand[e->slot.index].sending--;
+        else if (!echi_worker_ring_sent(w, e)) w->strand[e->slot.index].sending--;
         break;
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
@@ -649,6 +688,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     default: break;
     }
     if (w->arriving) arrive(w, out);
+    echi_worker_ring_posts(w, out);
     decode(w, out);
     begin(w, e->now, out);
     echi_worker_stands(w, out);

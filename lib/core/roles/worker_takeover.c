@@ -22,7 +22,7 @@ static void post_part(const struct echi_worker *w, int place, int part, struct e
 static void empty(struct echi_worker *w, int place, struct echi_actions *out) {
     struct echi_coming *c = &w->coming[place];
     for (int part = 0; part < w->weight_parts && c->in > 0; part++)
-        if (echi_part_in(&c->here, part)) post_part(w, place, part, out);
+        if (echi_part_in(&c->here, part) && !w->ring.on) post_part(w, place, part, out);
     *c = (struct echi_coming){0};
 }
 
@@ -49,6 +49,9 @@ bool echi_worker_passes_over(struct echi_worker *w, int place, const struct echi
     const struct echi_msg *m = e->msg;
     const struct echi_plan *p = &w->setup->plan;
     const struct echi_coming *c = &w->coming[place];
+    if (w->ring.on && w->takeover.still)
+        echi_act_post_part(out, e->from, ECHI_KIND_RING_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)place}, m->part);
+    if (w->ring.on) return w->takeover.still;
     if (!echi_plan_outlives_owners(p) || m->part >= w->weight_parts || !echi_plan_owns_part(p, e->from, m->part)) return false;
     const bool other = w->takeover.still || m->members != w->joined;
     if (!other && c->in > 0 && m->version > c->version) empty(w, place, out);   /* the others send newer ones, too */
@@ -65,13 +68,26 @@ bool echi_worker_has_gradients(const struct echi_worker *w, const struct echi_le
 
 void echi_worker_stands(struct echi_worker *w, struct echi_actions *out) {
     const struct echi_strand *s = &w->strand[0];
-    if (!w->takeover.still || w->takeover.told || w->tasks > 0 || s->sending > 0) return;
+    if (!w->takeover.still || w->takeover.told || w->tasks > 0 || s->sending > 0 || !echi_worker_ring_quiet(w)) return;
     w->takeover.told = true;
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_STANDS);
     a->msg.flag = w->takeover.has ? ECHI_STANDS_AT : ECHI_STANDS_WITHOUT;
     a->msg.version = s->version;
     a->msg.members = w->takeover.members;
     if (w->takeover.gradients && w->takeover.has && w->takeover.of.round == s->version) a->msg.lease = w->takeover.of;
+}
+
+/* Places for weights are those of the owners that are new. */
+static void post_for_others(struct echi_worker *w, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
+        if (w->posted[i] == ECHI_NO_RANK) continue;
+        w->posted[i] = w->owner;
+        for (int part = 0; part < w->weight_parts; part++) {
+            const int shard = p->parts.part[part].shard;
+            if (w->takeover.owner[shard] != p->shard_owner[shard]) post_part(w, i, part, out);
+        }
+    }
 }
 
 /* Weights that are newer than what the takeover begins at were made with a part that is lost: nothing of them may be used. */
@@ -88,14 +104,8 @@ void echi_worker_takeover(struct echi_worker *w, const struct echi_event *e, str
         s->phase = ECHI_STRAND_WAITS_WEIGHTS;
         s->version = s->samples = 0;
     }
-    for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
-        if (w->posted[i] == ECHI_NO_RANK) continue;
-        w->posted[i] = w->owner;
-        for (int part = 0; part < w->weight_parts; part++) {
-            const int shard = p->parts.part[part].shard;
-            if (w->takeover.owner[shard] != p->shard_owner[shard]) post_part(w, i, part, out);
-        }
-    }
+    if (w->ring.on) echi_worker_ring_end(w, out);
+    else post_for_others(w, out);
     echi_worker_begin_shards(w);
     for (int k = 0; k < p->shards; k++) {
         if (!echi_plan_leads_shard(p, 0, k)) continue;

@@ -38,6 +38,7 @@ void echi_act_post_part(struct echi_actions *out, int from, enum echi_kind kind,
     out->list[out->count - 1].only = (uint16_t)(1 + part);
 }
 
+/* Those of a ring are posted one by one (`only`). */
 static bool by_part(const struct echi_setup *s, enum echi_kind kind) {
     return kind == ECHI_KIND_PUSH || (kind == ECHI_KIND_WEIGHTS && s->plan.codec == ECHI_CODEC_DENSE);
 }

@@ -23,6 +23,9 @@ enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
 enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
 #define ECHI_RATIO_ONE 1000000u
 
+/* How the gradients of a part are summed, and its weights given out (lib/core/exchange). */
+enum echi_exchange { ECHI_EXCHANGE_SERVER, ECHI_EXCHANGE_RING, ECHI_EXCHANGES };
+
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
     uint8_t sync, n_groups;
@@ -58,8 +61,10 @@ struct echi_plan {
                                              not; BSP: 0 */
     uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
     uint16_t shard_owner[ECHI_SHARDS_MAX];   /* their ranks, each once until one is lost; [0]: owner_of[0]. Beyond `shards` 0 */
+    uint8_t exchange;                     /* enum echi_exchange; a ring only where echi_plan_may_ring */
     struct echi_parts parts;              /* of the model's parameters; none: the default ones are still to be made (planner/parts.c) */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
+    uint8_t broken;                       /* enum echi_broken: of a ring; not among its bytes either */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
      * owner steps that had begun still go; and bit g: it was in group g before. */
     uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
@@ -112,6 +117,10 @@ uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 /* Does each part of a round go by itself: summed, applied, sent, and waited for by forward (BSP, dense, several workers)? */
 bool echi_plan_rounds_by_part(const struct echi_plan *plan);
+/* A round of so many samples as it is dealt to the living workers: their shares of it, by rank. They are as planned, or in proportion where
+ * an epoch ends with fewer samples or workers are lost (largest remainder first); whole granules with `deterministic`, of which the last
+ * may be short. */
+void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 
@@ -137,8 +146,22 @@ bool echi_plan_orphaned(const struct echi_plan *plan);
 /* Each shard of a lost owner goes to the one of the living owners with a mark that has the fewest parameters; returns these shards. */
 uint64_t echi_plan_take_over(struct echi_plan *plan, const uint32_t *mark);
 
+/* ---- ring.c: the order of a ring. All workers are in it, by rank. It lasts until one of them is lost; then a takeover begins, although no
+ * shard may have lost its owner, and from there on the exchange is `server`. ---- */
+
+enum echi_broken { ECHI_RING_WHOLE, ECHI_RING_BROKE, ECHI_RING_ENDED };
+/* Owners may be lost, and each of them works: a ring may be broken, and has no place for a node that only owns. */
+bool echi_plan_may_ring(const struct echi_plan *plan);
+bool echi_plan_rings(const struct echi_plan *plan);   /* now */
+/* The worker behind and in front of this one. */
+int echi_ring_next(const struct echi_plan *plan, int rank);
+int echi_ring_before(const struct echi_plan *plan, int rank);
+/* Of a round dealt so (echi_plan_deal) the sum of a part begins behind its owner, with the first that has a share: who that is. The owner
+ * itself where nobody else has. */
+int echi_ring_first(const struct echi_plan *plan, const uint32_t *n, int owner);
+
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (193 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
+    (194 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -17,5 +17,5 @@ enum echi_priority {
 };
 /* 0 to ECHI_PRIORITIES - 1, 0 the most urgent. Of a message of no known kind: the last. */
 uint16_t echi_msg_priority(const struct echi_plan *plan, const struct echi_msg *msg);
-uint16_t echi_part_priority(enum echi_kind kind, int part);   /* of WEIGHTS and PUSH */
+uint16_t echi_part_priority(enum echi_kind kind, int part);   /* of WEIGHTS and PUSH, RING_WEIGHTS and RING_SUM */
 #endif

@@ -45,6 +45,7 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_NORM_ALL,  /* [1] the owner's answer */
     ECHI_SLOT_OWNER_NORM,       /* [rank of the worker] sync_norm: as it comes */
     ECHI_SLOT_OWNER_NORM_ALL,   /* [1] put together */
+    ECHI_SLOT_RING,             /* [1] sums that go round the ring: of parts of other owners at a worker, of its own at an owner */
     ECHI_SLOT_KINDS
 };
 struct echi_slot { uint8_t kind; uint16_t index; };
@@ -54,7 +55,8 @@ enum echi_task_kind {
     ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers, and, with weights_out, their update */
     ECHI_TASK_HEAD_APPLY, /* of a round */
     ECHI_TASK_NORM,       /* sync_norm: what workers sum in one batch-norm, put together; all of them wait for it */
-    ECHI_TASK_ADD,        /* sum of a round += a push (or = the first, whose slot is then of no content) */
+    ECHI_TASK_ADD,        /* sum of a round += a push (or = the first, whose slot is then of no content). Of a worker in a ring: the sum
+                             `state` of the part `only` += its gradients */
     ECHI_TASK_APPLY,
     ECHI_TASK_ENCODE,     /* `weights` (of an owner, or its state) -> `coded`, against `state`, what is known of them; others wait for it */
     ECHI_TASK_DECODE,     /* `coded` -> into `state`; the whole of it also -> weights_out */
@@ -111,6 +113,7 @@ struct echi_task {
      * added, in this order, to `state`, or with APPLY to `grads`, before the step; with summed there is a sum of the part already. The
      * first APPLY of a round has `first`. */
     uint16_t only;
+    struct echi_slot ring;                  /* APPLY with `only`: a sum that came round the ring, added behind the rows; none: nothing came */
     uint8_t summed;
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };

@@ -78,6 +78,7 @@ static void join(struct echi_plan *plan, int rank, int group) {
 
 void echi_plan_lose(struct echi_plan *plan, int rank) {
     plan->lost[rank] = 1;
+    if (echi_plan_rings(plan) && plan->group_of[rank] != ECHI_NONE) plan->broken = ECHI_RING_BROKE;
     if (plan->shards) return;   /* its shards go to others later (echi_plan_take_over) */
     const int group = echi_plan_group_owned(plan, rank);
     if (group < 0) return;
@@ -109,7 +110,7 @@ int echi_plan_places(const struct echi_plan *plan, int rank) {
     const unsigned groups = plan->was_in[rank] | 1u << plan->group_of[rank];
     int owners = 0;
     for (int g = 0; g < plan->n_groups; g++) owners += (groups >> g & 1) && echi_plan_group_lives(plan, g);
-    return plan->strands * owners;
+    return plan->strands * owners + (plan->exchange == ECHI_EXCHANGE_RING);   /* worker_ring.c: one for when it has ended */
 }
 
 static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }

@@ -62,6 +62,9 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_STANDS] = F_LEASE | F_FLAG | F_VERSION | F_MEMBERS,
     [ECHI_KIND_TAKEOVER] = F_VERSION | F_MEMBERS | F_MARKS,
     [ECHI_KIND_RESUME] = F_PART | F_FLAG | F_VERSION | F_MEMBERS,
+    [ECHI_KIND_RING_SUM] = F_LEASE | F_PART | F_SAMPLES | F_MEMBERS,
+    [ECHI_KIND_RING_WEIGHTS] = F_PART | F_VERSION | F_SAMPLES | F_MEMBERS,
+    [ECHI_KIND_RING_LEASE] = F_LEASE | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
 };
 
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
@@ -253,6 +256,7 @@ static bool shards_valid(const struct echi_plan *p) {
     }
     for (int k = p->shards; k < ECHI_SHARDS_MAX; k++)
         if (p->shard_owner[k] != 0) return false;
+    if (p->exchange >= ECHI_EXCHANGES || (p->exchange == ECHI_EXCHANGE_RING && !echi_plan_may_ring(p))) return false;
     if (p->shards == 0) return true;
     if (p->shards < 2 || p->shards > ECHI_SHARDS_MAX || p->sync != ECHI_SYNC_BSP || p->codec != ECHI_CODEC_DENSE) return false;
     if (p->shard_owner[0] != p->owner_of[0] || (p->parts.count && p->parts.part[0].shard != 0)) return false;
@@ -393,6 +397,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     }
     echi_put8(&w, p->shards);
     for (int k = 0; k < p->shards; k++) echi_put16(&w, p->shard_owner[k]);
+    echi_put8(&w, p->exchange);
     echi_parts_put(&w, &p->parts);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
@@ -439,6 +444,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->shards = echi_get8(&r);
     if (p->shards > ECHI_SHARDS_MAX) return false;
     for (int k = 0; k < p->shards; k++) p->shard_owner[k] = echi_get16(&r);
+    p->exchange = echi_get8(&r);
     echi_parts_get(&r, &p->parts);
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }

@@ -10,7 +10,7 @@
  * bandwidth, links alone, takes 0.83, 1.07 and 0.84 s. */
 uint16_t echi_part_priority(enum echi_kind kind, int part) {
     const int at = part < ECHI_PARTS_MAX ? part : ECHI_PARTS_MAX - 1;
-    return (uint16_t)(ECHI_PRIORITY_PARTS + (kind == ECHI_KIND_WEIGHTS ? at / 2 : 2 * at + 1));
+    return (uint16_t)(ECHI_PRIORITY_PARTS + (kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_RING_WEIGHTS ? at / 2 : 2 * at + 1));
 }
 
 /* Where a whole push is applied, and whole weights are waited for, its parts do not overtake those of others. */
@@ -23,6 +23,8 @@ uint16_t echi_msg_priority(const struct echi_plan *plan, const struct echi_msg *
     case ECHI_KIND_ACT_GRAD: return ECHI_PRIORITY_ANSWER;
     case ECHI_KIND_ACT: return ECHI_PRIORITY_ROWS;
     case ECHI_KIND_WEIGHTS:
+    case ECHI_KIND_RING_WEIGHTS:
+    case ECHI_KIND_RING_SUM:
     case ECHI_KIND_PUSH: return echi_part_priority((enum echi_kind)m->kind, part_of(plan, m));
     case ECHI_KIND_STATE:
     case ECHI_KIND_FROZEN: return ECHI_PRIORITY_STATES;

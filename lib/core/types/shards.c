@@ -37,6 +37,7 @@ bool echi_plan_outlives_owners(const struct echi_plan *plan) {
 }
 
 bool echi_plan_orphaned(const struct echi_plan *plan) {
+    if (plan->broken == ECHI_RING_BROKE) return true;
     for (int k = 0; k < plan->shards; k++)
         if (plan->lost[plan->shard_owner[k]]) return echi_plan_outlives_owners(plan);
     return false;
@@ -50,6 +51,7 @@ static uint64_t params_of(const struct echi_plan *plan, int rank) {
 
 uint64_t echi_plan_take_over(struct echi_plan *plan, const uint32_t *mark) {
     uint64_t taken = 0;
+    if (plan->broken == ECHI_RING_BROKE) plan->broken = ECHI_RING_ENDED;
     for (int k = 0; k < plan->shards; k++) {
         if (!plan->lost[plan->shard_owner[k]]) continue;
         int to = -1;

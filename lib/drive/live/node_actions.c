@@ -162,6 +162,7 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
         [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
         [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
+        [ECHI_SLOT_RING] = ECHI_ROLE_WORKER,   /* an owner's sums come by messages that say so */
     };
     const bool of_head = a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM;
     for (int i = 0; i < echi_posts(&n->setup, a); i++) {

@@ -35,7 +35,7 @@ static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_LOCAL_WEIGHTS] = "worker own weights", [ECHI_SLOT_LOCAL_MOMENTUM] = "worker own momentum",
     [ECHI_SLOT_LOCAL_DELTA] = "worker change",
     [ECHI_SLOT_WORKER_NORM] = "worker norm sums", [ECHI_SLOT_WORKER_NORM_ALL] = "worker norm answer",
-    [ECHI_SLOT_OWNER_NORM] = "owner norm sums", [ECHI_SLOT_OWNER_NORM_ALL] = "owner norm answer",
+    [ECHI_SLOT_OWNER_NORM] = "owner norm sums", [ECHI_SLOT_OWNER_NORM_ALL] = "owner norm answer", [ECHI_SLOT_RING] = "ring's sums",
 };
 
 static const char *name_of(const char *const *names, int count, int i) { return i >= 0 && i < count && names[i] ? names[i] : "?"; }

@@ -165,9 +165,9 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
     case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
-    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) * (t->only ? t->n_rows : 1) + reading_push(s, rank, &t->lease);
+    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) * (t->only && t->grads.kind == ECHI_SLOT_NONE ? t->n_rows + (t->ring.kind != 0) : 1) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
-        return (p->apply + p->add * t->n_rows) * of_task(s, rank, t) +
+        return (p->apply + p->add * (t->n_rows + (t->ring.kind != 0))) * of_task(s, rank, t) +
                (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
                (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
     case ECHI_TASK_ENCODE: return coding(s, rank, t->ratio);
