@@ -265,6 +265,10 @@ struct ech_config {
      * such the fastest; fewer where a link has no room), two or more ranks, "0,2,3", or "auto": as many as are predicted to gain 2 % or
      * more (one with another policy or codec, and with deterministic). Only rank 0 reads it. */
     char shards[256];
+    /* sync bsp: how gradients are summed and weights given out: "server" (by their owners), "ring" (from worker to worker; the parameters
+     * are owned by all of them, unless shards names some; not with deterministic, sync_norm or separate) or "auto" (default): the one that
+     * is predicted to be faster, where that gains 2 % or more. Only rank 0 reads it. */
+    char exchange[16];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))

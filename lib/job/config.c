@@ -4,6 +4,7 @@
 #include "echelon.h"
 #include "echi_config_impl.h"
 #include "echi_error.h"
+#include "echi_exchange.h"
 #include "echi_number.h"
 #include "echi_options.h"
 
@@ -44,6 +45,7 @@ static ech_status codec_fits(const struct ech_config *config, struct ech_error *
 static ech_status augment_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status shards_fit(const struct ech_config *config, struct ech_error *err);
+static ech_status exchange_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status precision_fits(const struct ech_config *config, struct ech_error *err);
@@ -178,7 +180,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")               \
     X(shards, "shards", "N|RANKS|auto", SHARDS, TEXT, 0, 0, no_word, shards_fit,                                               \
       "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay. Where rank " \
-      "0 is one of them and trains, the others may be lost")
+      "0 is one of them and trains, the others may be lost")                                                                    \
+    X(exchange, "exchange", "WAY", "auto", TEXT, 0, 0, no_word, exchange_fits,                                                 \
+      "how gradients are summed and weights given out (bsp): server: by their owners; ring: from worker to worker; auto: the faster")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -197,7 +201,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, shards) + sizeof ((struct ech_config *)0)->shards == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, exchange) + sizeof ((struct ech_config *)0)->exchange == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 
@@ -447,6 +451,13 @@ int echi_shard_list(const char *text, long out_number[ECHI_SHARDS_MAX]) {
         if (!*at) return n;
         if (*at != ',') return -1;
     }
+}
+
+static ech_status exchange_fits(const struct ech_config *config, struct ech_error *err) {
+    if (strcmp(config->exchange, "auto") == 0) return ECH_OK;
+    for (int i = 0; i < ECHI_EXCHANGES; i++)
+        if (strcmp(config->exchange, echi_exchange_name((enum echi_exchange)i)) == 0) return ECH_OK;
+    return echi_refuse(err, "option exchange is '%.80s': give auto, server or ring", config->exchange);
 }
 
 static ech_status shards_fit(const struct ech_config *config, struct ech_error *err) {

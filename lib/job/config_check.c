@@ -27,6 +27,20 @@ static ech_status shard_list_fits(const struct ech_config *config, struct ech_er
     return ECH_OK;
 }
 
+/* A ring is one of workers that compute each a part of a round, in any order. */
+static ech_status exchange_fits(const struct ech_config *config, struct ech_error *err) {
+    if (strcmp(config->exchange, "ring") != 0) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return echi_refuse(err, "option exchange is ring, but sync is %s, where workers do not wait for each other: give sync bsp",
+                           config->sync);
+    const char *with = strcmp(config->codec, "dense") != 0 ? "codec" : config->deterministic ? "deterministic"
+                       : config->sync_norm ? "sync-norm" : config->separate > 0 ? "separate" : NULL;
+    if (with)
+        return echi_refuse(err, "option exchange is ring, which goes together with dense gradients and weights of all layers only: leave %s "
+                           "out, or give exchange server", with);
+    return ECH_OK;
+}
+
 /* A list of shares is bsp's, has a number for each rank, one of them not 0, and sums to B. */
 static ech_status share_list_fits(const struct ech_config *config, struct ech_error *err) {
     long sum;
@@ -194,6 +208,7 @@ static ech_status check_whole(const struct ech_config *config, struct ech_error 
                            config->every != usual.every ? "every" : "keep");
     ECHI_TRY(share_list_fits(config, err));
     ECHI_TRY(shard_list_fits(config, err));
+    ECHI_TRY(exchange_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
     ECHI_TRY(sync_norm_fits(config, err));
     return outputs_differ(config, err);

@@ -25,6 +25,7 @@
  *     state_ratio 80000                       (of weights and states, in millionths)
  *     base 0 250000                           (of a group; what it means is the policy's: lib/core/cost/ratio.c)
  *     shards 0,2,3                            (bsp: who own the parts together, the group's owner first; without it there is one owner)
+ *     exchange ring                           (bsp with shards: or server, the default)
  *     part 0 at 0 count 61706 layers 0-4 codec dense tolerance 0
  *                                             (a range of parameters, of these layers; in order; behind the tolerance `shard 2`, which
  *                                             counts in the list above, or shard 0. Without such lines: the default)
@@ -39,6 +40,7 @@
 #include "echi_lease.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
+#include "echi_exchange.h"
 #include "echi_number.h"
 #include "echi_options.h"
 #include "echi_os.h"
@@ -98,6 +100,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
         for (int g = 0; g < p->n_groups; g++) PRINT("base %d %u\n", g, p->base[g]);
     }
     for (int k = 0; k < p->shards; k++) PRINT("%s%d%s", k ? "," : "shards ", p->shard_owner[k], k + 1 < p->shards ? "" : "\n");
+    if (p->exchange != ECHI_EXCHANGE_SERVER) PRINT("exchange %s\n", echi_exchange_name((enum echi_exchange)p->exchange));
     for (int i = 0; i < p->parts.count; i++) {
         const struct echi_part *part = &p->parts.part[i];
         PRINT("part %d at %" PRIu64 " count %u layers %d-%d codec %s tolerance %u", i, part->at, part->count, part->first, part->last,
@@ -327,6 +330,15 @@ static ech_status read_shards(struct reader *r, const char *word, struct echi_pl
     return ECH_OK;
 }
 
+static ech_status read_exchange(struct reader *r, const char *word, struct echi_plan *p) {
+    for (int i = 0; i < ECHI_EXCHANGES && word; i++) {
+        if (strcmp(word, echi_exchange_name((enum echi_exchange)i)) != 0) continue;
+        p->exchange = (uint8_t)i;
+        return ECH_OK;
+    }
+    return refuse(r, "exchange is server or ring", word);
+}
+
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "link") == 0) return read_link(r);
@@ -335,7 +347,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "part") == 0) return read_part(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
-        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards"};
+        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards",
+        "exchange"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -365,6 +378,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     }
     if (strcmp(key, "codec") == 0) return read_codec(r, word, p);
     if (strcmp(key, "shards") == 0) return read_shards(r, word, p);
+    if (strcmp(key, "exchange") == 0) return read_exchange(r, word, p);
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
@@ -410,7 +424,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, "
                       "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
-                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, shards, part or link", key);
+                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, shards, exchange, part or link", key);
     }
     return ECH_OK;
 }
@@ -458,7 +472,8 @@ static ech_status read_text(const char *path, char *text, size_t len, struct ech
                            "and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; "
                            "drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, "
                            "and neither deterministic, local nor drop_older; shards under bsp and dense only, its group's owner first, "
-                           "each rank once and each shard with a part, part 0 in shard 0", path);
+                           "each rank once and each shard with a part, part 0 in shard 0; exchange ring with shards whose owners all work, "
+                           "rank 0 among them", path);
     return status == ECH_OK ? check_links(&r, p) : status;
 }
 

@@ -4,6 +4,7 @@
 #include "echi_plan_file.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
+#include "echi_exchange.h"
 #include "echi_number.h"
 
 #include <stdlib.h>
@@ -121,6 +122,10 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->shards = numbers == 0 ? ECHI_SHARDS_AUTO : numbers == 1 ? (int)number[0] : numbers;
     w->shard_rank_given = numbers > 1;
     for (int i = 0; i < numbers; i++) w->shard_rank[i] = (uint16_t)number[i];
+    w->exchange = ECHI_EXCHANGES;
+    for (int i = 0; i < ECHI_EXCHANGES; i++)
+        if (strcmp(c->exchange, echi_exchange_name((enum echi_exchange)i)) == 0) w->exchange = (enum echi_exchange)i;
+    if (w->exchange == ECHI_EXCHANGE_RING && numbers < 2 && w->shards < 2) w->shards = c->world;   /* all workers own some of it */
     w->inner_steps = (uint32_t)c->inner_steps;
     w->outer_lr = c->outer_lr;
     w->outer_momentum = c->outer_momentum;

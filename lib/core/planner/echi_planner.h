@@ -33,6 +33,7 @@ struct echi_wishes {
     bool sync_norm;                    /* BSP: as in the plan */
     int shards;                        /* BSP: so many owners share the parts; below 2: one has all. ECHI_SHARDS_AUTO: as many as pay
                                           (echi_choice.h) */
+    enum echi_exchange exchange;       /* BSP, with shards; ECHI_EXCHANGES: the faster */
     bool shard_rank_given; uint16_t shard_rank[ECHI_SHARDS_MAX];   /* which nodes, each once; else its owner and the fastest beside it */
     enum echi_codec codec; enum echi_ratios ratios;
     uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */

@@ -11,6 +11,9 @@
 
 /* A shard has so many parts at least, where the model is large enough: then shards come out about equal. */
 #define PARTS_A_SHARD 4
+/* A part passes every node of a ring, one behind the other, before the next can: the more there are, the less is waited at both ends. */
+#define PARTS_A_SHARD_OF_RING 16
+#define LEAST_OF_RING (1u << 14)   /* parameters, a chunk of the wire: of less a message costs more than its bytes */
 
 static bool owns(const struct echi_plan *plan, int rank) {
     for (int k = 0; k < plan->shards; k++)
@@ -19,6 +22,7 @@ static bool owns(const struct echi_plan *plan, int rank) {
 }
 
 static double greater(double a, double b) { return a > b ? a : b; }
+static uint64_t greater_of(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static double lesser(double a, double b) { return a < b ? a : b; }
 /* Of the slower direction; 0 when not known. */
 static double lowest_rate(const struct echi_link *l) { return echi_link_known(l) ? lesser(l->out.lowest, l->in.lowest) : 0; }
@@ -72,6 +76,7 @@ void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_time
     for (int r = 0; r < plan->world; r++)
         if (plan->n[r] > 0 || echi_plan_shard_owned(plan, r) >= 0) known = known && echi_link_known(&times[r].link);
     for (int k = 0; k < plan->shards; k++) out_share[k] = 1.0 / plan->shards;
+    if (plan->exchange == ECHI_EXCHANGE_RING) return;   /* a link carries all but one's own */
     if (!known || workers < 3) return;   /* of two, each sends and gets one model whatever it owns */
     for (int r = 0; r < plan->world; r++)
         if (plan->n[r] > 0) shortest = greater(shortest, 1 / echi_link_slower(&times[r].link));
@@ -93,6 +98,7 @@ void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_time
 
 void echi_plan_undivide(struct echi_plan *plan) {
     plan->shards = 0;
+    plan->exchange = ECHI_EXCHANGE_SERVER;
     memset(plan->shard_owner, 0, sizeof plan->shard_owner);
     for (int i = 0; i < plan->parts.count; i++) plan->parts.part[i].shard = 0;
 }
@@ -118,12 +124,16 @@ void echi_plan_divide(const struct echi_wishes *w, const struct echi_times times
         add_owner(plan, plan->owner_of[0]);
         for (int r = next_owner(w, times, plan); r >= 0 && plan->shards < w->shards; r = next_owner(w, times, plan)) add_owner(plan, r);
     }
-    if (!w->shard_rank_given) leave_out(times, plan);
-    if (plan->shards < 2) echi_plan_undivide(plan);
+    const bool rings = w->exchange == ECHI_EXCHANGE_RING && echi_plan_may_ring(plan);
+    if (!w->shard_rank_given && !rings) leave_out(times, plan);
+    if (plan->shards < 2) return echi_plan_undivide(plan);
+    plan->exchange = rings ? ECHI_EXCHANGE_RING : ECHI_EXCHANGE_SERVER;
 }
 
 uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params) {
-    const uint64_t even = plan->shards ? params / ((uint64_t)plan->shards * PARTS_A_SHARD) : ECHI_PART_SLICE;
+    const uint64_t most = plan->shards ? params / ((uint64_t)plan->shards * PARTS_A_SHARD) : ECHI_PART_SLICE;
+    const uint64_t of_ring = most * PARTS_A_SHARD / PARTS_A_SHARD_OF_RING;
+    const uint64_t even = plan->exchange == ECHI_EXCHANGE_RING && most > LEAST_OF_RING ? greater_of(of_ring, LEAST_OF_RING) : most;
     return even > ECHI_PART_SLICE ? ECHI_PART_SLICE : even < 1 ? 1 : even;
 }
 

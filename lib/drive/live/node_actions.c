@@ -138,6 +138,11 @@ static void end_loan(struct echi_node *n, struct echi_slot posted) {
         settle(n, echi_wire_sent(n->wire, kind, cookie_of(echi_lender_role(kind), ended.lender), ended.messages, &why), &why);
 }
 
+/* Sums come round the ring to the owner of their part, and on their way to workers. */
+static enum echi_role role_of_sum(const struct echi_node *n, int part) {
+    return echi_plan_owns_part(&n->setup.plan, n->rank, part) ? ECHI_ROLE_OWNER : ECHI_ROLE_WORKER;
+}
+
 static void do_post(struct echi_node *n, const struct echi_action *a) {
     size_t at, len = 0;
     struct echi_msg m = {.kind = a->kind};
@@ -162,13 +167,13 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
         [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
         [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
-        [ECHI_SLOT_RING] = ECHI_ROLE_WORKER,   /* an owner's sums come by messages that say so */
     };
     const bool of_head = a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM;
     for (int i = 0; i < echi_posts(&n->setup, a); i++) {
         m.part = (uint16_t)echi_posts_part(&n->setup, a, i);
         echi_node_extent(n, a->kind, &m, of_head, &at, &len);
-        post_named(n, a, (enum echi_role)role[a->slot.kind], echi_msg_name(&m), at, len);
+        post_named(n, a, a->slot.kind == ECHI_SLOT_RING ? role_of_sum(n, m.part) : (enum echi_role)role[a->slot.kind], echi_msg_name(&m), at,
+                   len);
     }
 }
 
