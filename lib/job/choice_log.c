@@ -52,6 +52,12 @@ static void tell_groups(const struct ech_config *config, const struct echi_choic
                     c->count, list);
 }
 
+static double largest_part(const struct echi_plan *plan) {
+    uint32_t most = 0;
+    for (int i = 0; i < plan->parts.count; i++) most = plan->parts.part[i].count > most ? plan->parts.part[i].count : most;
+    return most;
+}
+
 /* What rounds of several owners take is predicted unless `one_owner` is 0. */
 static void tell_shards(const struct ech_config *config, const struct echi_choice *c, const struct echi_plan *plan) {
     char list[240];
@@ -59,6 +65,9 @@ static void tell_shards(const struct ech_config *config, const struct echi_choic
     for (int k = 0; k < plan->shards; k++) echi_print(&l, "%s%d", k ? ", " : "", plan->shard_owner[k]);
     if (c->one_owner > 0) echi_print(&l, ": %.0f images/s are predicted, with one owner %.0f", c->candidate[c->taken].rate, c->one_owner);
     echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, owned by ranks %s", plan->shards, list);
+    if (echi_plan_rings(plan))
+        echi_config_log(config, ECH_LOG_INFO, "plan: gradients are summed on a ring of all workers, in parts of %.2f MB and less",
+                        largest_part(plan) * 4e-6);
 }
 
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
@@ -73,6 +82,10 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
         echi_config_log(config, ECH_LOG_INFO,
                         "plan: one owner, rank %d: more are predicted to gain less than 2 %%, or are not possible here",
                         coordinator->setup->plan.owner_of[0]);
+    if (coordinator->wishes.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
+        echi_config_log(config, ECH_LOG_WARN,
+                        "plan: no ring is possible here, so owners take in gradients: it needs two nodes or more that all train and own "
+                        "parameters, rank 0 among them, and nothing else exchanged between layers");
     if (c->thin > 0)
         echi_config_log(config, ECH_LOG_WARN,
                         "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "

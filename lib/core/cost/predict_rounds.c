@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rounds by part, played on the cost engine: workers, owners of shards and a head as their roles act (lib/core/roles/owner_rounds.c,
- * worker.c), without messages' contents, leases, losses and arithmetic.
+ * worker.c, worker_ring.c), without messages' contents, leases, losses and arithmetic.
  *
  * Parts of one shard that follow one another travel as one *piece* where a round would else have too many messages. */
 #include "echi_predict_rounds.h"
@@ -26,7 +26,7 @@
 #define CONTROL 128
 #define SHAPES_MAX 64
 
-enum what { STEP, FORWARD, BACKWARD, APPLY, HEAD, HEAD_APPLY, PUSH, WEIGHTS, ROWS, ANSWER, APPLIED, LEASE };
+enum what { STEP, FORWARD, BACKWARD, APPLY, HEAD, HEAD_APPLY, PUSH, WEIGHTS, ROWS, ANSWER, APPLIED, LEASE, SUM, ADD, HANDED };
 /* What a work or a message is about: of a shard, a worker and a piece. */
 struct about { enum what what; int shard, worker, piece; };
 
@@ -47,6 +47,7 @@ struct worker {
     bool busy;                            /* with a task, or it waits for the head */
     bool *here; int in, front;            /* pieces of the next weights; how many, and how many without a gap from the first on */
     int gone, until;                      /* layers of this step's forward that are computed; and when the task in hand is; 0: to the end */
+    bool *sum, *ready;                    /* in a ring: pieces whose sum is here, and those whose gradients are */
     int unpushed;                         /* of this step's gradients so many pieces have not left, the first ones */
     uint32_t steps;
     double factor;                        /* of this step's time */
@@ -67,6 +68,7 @@ struct play {
     unsigned char *memory; size_t used, size;
     struct echi_hosts hosts;
     int workers, shards, pieces, layers, shapes;
+    bool rings;
     double all, head_params;              /* parameters; those of a head apart */
     struct worker *worker;
     struct shard *shard;
@@ -163,12 +165,42 @@ static void weights_in(struct play *p, int w, int piece) {
     go_on(p, w);
 }
 
+/* ---- ring: see worker_ring.c ---- */
+
+static int next_of(const struct play *p, int w) { return w + 1 < p->workers ? w + 1 : 0; }
+
+static void send_sum(struct play *p, int w, int piece) {
+    send(p, p->worker[w].rank, p->worker[next_of(p, w)].rank, echi_part_priority(ECHI_KIND_RING_SUM, p->piece[piece].part),
+         4.0 * p->piece[piece].params, (struct about){SUM, p->piece[piece].shard, next_of(p, w), piece});
+}
+
+static void add_to_sum(struct play *p, int w, int piece) {
+    struct worker *k = &p->worker[w];
+    if (!k->sum[piece] || !k->ready[piece]) return;
+    k->sum[piece] = k->ready[piece] = false;
+    compute(p, k->rank, ECHI_TASK_ADD, adding(p, k->rank, p->piece[piece].params), (struct about){ADD, p->piece[piece].shard, w, piece});
+}
+
+static void ring_gradient(struct play *p, int w, int piece) {
+    if (w == next_of(p, p->shard[p->piece[piece].shard].own)) return send_sum(p, w, piece);
+    p->worker[w].ready[piece] = true;
+    add_to_sum(p, w, piece);
+}
+
+static void hand_on(struct play *p, struct about a) {
+    const int next = next_of(p, a.worker);
+    if (!p->rings || a.worker == p->shard[a.shard].own || next == p->shard[a.shard].own) return;
+    send(p, p->worker[a.worker].rank, p->worker[next].rank, echi_part_priority(ECHI_KIND_RING_WEIGHTS, p->piece[a.piece].part),
+         4.0 * p->piece[a.piece].params, (struct about){HANDED, a.shard, next, a.piece});
+}
+
 /* The gradients of this layer and of those behind it are there: what is complete leaves. */
 static void gradients(struct play *p, int w, int layer) {
     struct worker *k = &p->worker[w];
     for (; k->unpushed > 0 && p->piece[k->unpushed - 1].layer >= layer; k->unpushed--) {
         const struct piece *piece = &p->piece[k->unpushed - 1];
-        send(p, k->rank, p->shard[piece->shard].owner, echi_part_priority(ECHI_KIND_PUSH, piece->part), 4.0 * piece->params,
+        if (p->rings && w != p->shard[piece->shard].own) ring_gradient(p, w, k->unpushed - 1);
+        else send(p, k->rank, p->shard[piece->shard].owner, echi_part_priority(ECHI_KIND_PUSH, piece->part), 4.0 * piece->params,
              (struct about){PUSH, piece->shard, w, k->unpushed - 1});
     }
 }
@@ -253,8 +285,13 @@ static void send_piece(struct play *p, struct shard *s, int w, int i) {
          (struct about){WEIGHTS, piece->shard, w, i});
 }
 
+/* Does an owner send this worker weights itself? */
+static bool answers(const struct play *p, const struct shard *s, int w) { return !p->rings || w == s->own || w == next_of(p, s->own); }
+/* And so many. Gradients come from as many. */
+static int answered_by(const struct play *p) { return p->rings ? 2 : p->workers; }
+
 static void begin_answers(struct play *p, struct shard *s) {
-    s->lacking = s->pieces * p->workers;
+    s->lacking = s->pieces * answered_by(p);
     s->applied = 0;
     s->next = s->pieces;
     s->turn = 0;
@@ -262,8 +299,8 @@ static void begin_answers(struct play *p, struct shard *s) {
     for (int i = 0; i < s->pieces; i++) {
         struct piece *piece = &p->piece[s->piece[i]];
         piece->applied = false;
-        piece->lacking = (uint16_t)p->workers;
-        for (int w = 0; w < p->workers; w++) piece->lacks[w] = true;
+        piece->lacking = (uint16_t)answered_by(p);
+        for (int w = 0; w < p->workers; w++) piece->lacks[w] = answers(p, s, w);
     }
 }
 
@@ -287,13 +324,13 @@ static void answer(struct play *p, struct shard *s) {
 static void apply_piece(struct play *p, int k) {
     struct shard *s = &p->shard[k];
     int i = 0;
-    while (p->piece[s->piece[i]].come < p->workers) i++;
+    while (p->piece[s->piece[i]].come < answered_by(p)) i++;
     struct piece *piece = &p->piece[s->piece[i]];
     if (s->applied == s->pieces) begin_answers(p, s);
     piece->come = 0;
     s->busy = true;
     s->covered--;
-    compute(p, s->owner, ECHI_TASK_APPLY, applying(p, s->owner, piece->params) + p->workers * adding(p, s->owner, piece->params),
+    compute(p, s->owner, ECHI_TASK_APPLY, applying(p, s->owner, piece->params) + answered_by(p) * adding(p, s->owner, piece->params),
             (struct about){APPLY, k, 0, i});
 }
 
@@ -305,8 +342,14 @@ static void pump(struct play *p, int k) {
 }
 
 static void push_in(struct play *p, struct about a) {
-    p->shard[a.shard].covered += ++p->piece[a.piece].come == p->workers;
+    p->shard[a.shard].covered += ++p->piece[a.piece].come == answered_by(p);
     pump(p, a.shard);
+}
+
+static void sum_in(struct play *p, struct about a) {
+    if (a.worker == p->shard[a.shard].own) return push_in(p, a);
+    p->worker[a.worker].sum[a.piece] = true;
+    add_to_sum(p, a.worker, a.piece);
 }
 
 /* A round is over here, and with the last shard everywhere. Its pushes' words to the coordinator leave together. */
@@ -350,7 +393,11 @@ static void word_in(struct play *p) {
 static void arrived(struct play *p, struct about a) {
     switch (a.what) {
     case PUSH: return push_in(p, a);
-    case WEIGHTS: return weights_in(p, a.worker, a.piece);
+    case SUM: return sum_in(p, a);
+    case HANDED:
+    case WEIGHTS:
+        hand_on(p, a);
+        return weights_in(p, a.worker, a.piece);
     case ROWS: p->rows[p->rows_waiting++] = (uint16_t)a.worker; return visit(p);
     case ANSWER: return answered(p, a.worker);
     case APPLIED: return word_in(p);
@@ -370,6 +417,7 @@ static void done(struct play *p, struct about a) {
         return send(p, rank, p->plan->head, ECHI_PRIORITY_ROWS, (double)p->plan->n[rank] * p->load->row,
                     (struct about){ROWS, 0, a.worker, 0});
     case APPLY: return applied(p, a);
+    case ADD: return send_sum(p, a.worker, a.piece);
     case HEAD: return answer_rows(p);
     case HEAD_APPLY: p->head_busy = false; return visit(p);
     default: return;
@@ -531,6 +579,7 @@ static bool set_up(struct play *p, int limit) {
     const struct echi_plan *plan = p->plan;
     for (int r = 0; r < plan->world; r++) p->workers += plan->group_of[r] != ECHI_NONE;
     p->shards = echi_plan_shards(plan);
+    p->rings = echi_plan_rings(plan);
     p->layers = (int)(p->load->layers + (plan->separated ? 0 : p->load->head_layers));
     if (p->layers == 0) return false;
     for (int i = 0; i < plan->parts.count; i++) p->all += plan->parts.part[i].count;
@@ -544,7 +593,9 @@ static bool set_up(struct play *p, int limit) {
         p->worker[w].rank = r;
         p->worker[w].shape = shape_of(p, r);
         p->worker[w].here = zeroed(p, (size_t)p->pieces, sizeof *p->worker[w].here);
-        if (!p->worker[w].shape || !p->worker[w++].here) return false;
+        p->worker[w].sum = zeroed(p, (size_t)p->pieces, sizeof *p->worker[w].sum);
+        p->worker[w].ready = zeroed(p, (size_t)p->pieces, sizeof *p->worker[w].ready);
+        if (!p->worker[w].shape || !p->worker[w].here || !p->worker[w].sum || !p->worker[w++].ready) return false;
     }
     for (int k = 0; k < p->shards; k++)
         if (!make_shard(p, k)) return false;

@@ -188,13 +188,36 @@ static void best_shards(struct echi_wishes *w, const struct echi_times *times, s
         }
 }
 
+/* Sets how gradients are summed: on a ring of all workers where that gains so much more than the owners chosen so far, since a ring breaks
+ * with the first node that is lost, and waits for each link in turn. */
+#define RING_GAINS 1.05
+static void best_exchange(struct echi_wishes *w, const struct echi_times *times, bool may, struct echi_choice_work *work) {
+    struct echi_wishes *own = &work->trial;
+    char text[2];
+    if (w->exchange != ECHI_EXCHANGES) return;
+    w->exchange = ECHI_EXCHANGE_SERVER;
+    if (!may || w->sync != ECHI_SYNC_BSP || w->world < 3) return;
+    *own = *w;
+    if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) return;
+    const double server = candidate_of(own, times, &work->tried, work).rate;
+    own->exchange = ECHI_EXCHANGE_RING;
+    own->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
+    if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) return;
+    const double ring = candidate_of(own, times, &work->tried, work).rate;
+    if (!echi_plan_rings(&work->tried) || ring < RING_GAINS * server) return;
+    w->exchange = ECHI_EXCHANGE_RING;
+    w->shards = own->shards;
+}
+
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
 static ech_status one_policy(const struct echi_wishes *wishes, const struct echi_times *times, struct echi_choice_work *work,
                              struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
     struct echi_wishes *w = &work->placed;
     *w = *wishes;
     best_place(w, times, work);
+    const bool may_ring = w->shards == ECHI_SHARDS_AUTO;   /* else owners were wished for */
     best_shards(w, times, work);
+    best_exchange(w, times, may_ring, work);
     const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
     if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
