@@ -97,8 +97,8 @@ static const struct {
     {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
               "threads isa slow measure "},
     {"How the nodes work together",
-     " sync staleness rounds-apart groups regroup separate shares shards samples-per-step inner-steps drop-older weigh-by-time codec link "
-     "plan "},
+     " sync staleness rounds-apart groups regroup separate shares shards exchange samples-per-step inner-steps drop-older weigh-by-time "
+     "codec link plan "},
     {"Learning",
      " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum "
      "seed no-shuffle winograd precision augment sync-norm deterministic "},

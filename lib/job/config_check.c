@@ -36,8 +36,9 @@ static ech_status exchange_fits(const struct ech_config *config, struct ech_erro
     const char *with = strcmp(config->codec, "dense") != 0 ? "codec" : config->deterministic ? "deterministic"
                        : config->sync_norm ? "sync-norm" : config->separate > 0 ? "separate" : NULL;
     if (with)
-        return echi_refuse(err, "option exchange is ring, which goes together with dense gradients and weights of all layers only: leave %s "
-                           "out, or give exchange server", with);
+        return echi_refuse(err,
+                           "option exchange is ring, in which gradients of all layers go round as they are: leave %s out, or give exchange "
+                           "server", with);
     return ECH_OK;
 }
 

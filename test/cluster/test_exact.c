@@ -15,6 +15,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
 
-struct shape { const char *name; int world; const char *separate, *shares; bool tcp; };
+struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; };
 
 /* ------------------------------------------------- what is trained */
 
@@ -100,7 +101,7 @@ static struct run {
     pthread_cond_t changed;
     char address[64];                   /* of rank 0 */
     int step[2];                        /* rounds applied by owner and head */
-    size_t applied;                     /* parameters of the owner's next round that are applied */
+    atomic_int parts, of_part[ECHI_PARTS_MAX];   /* where parts are applied one by one, by one owner or several: so many; rounds of each */
     echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
     const echi_real *start_from;        /* restart: weights after each round, of another run */
 } run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -123,17 +124,15 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
 ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const bool head = task->kind == ECHI_TASK_HEAD_APPLY;
     if (!head && task->kind != ECHI_TASK_APPLY) return __real_echi_exec_run(self, task, result, err);
-    const size_t all = head ? run.params - run.cut : run.separated ? run.cut : run.params;
-    size_t at = head ? run.cut : 0, count = all;
+    size_t at = head ? run.cut : 0, count = head ? run.params - run.cut : run.separated ? run.cut : run.params;
     if (task->only) {
-        const struct echi_part *part = &((const struct echi_exec *)self)->setup->plan.parts.part[task->only - 1];
-        at = part->at;
-        count = part->count;
+        const struct echi_plan *plan = &((const struct echi_exec *)self)->setup->plan;
+        at = plan->parts.part[task->only - 1].at;
+        count = plan->parts.part[task->only - 1].count;
+        run.parts = plan->separated ? echi_parts_before(&plan->parts, ((const struct echi_exec *)self)->setup->cut) : plan->parts.count;
     }
-    const size_t row = (size_t)run.step[head] * run.params + at;
-    if (!head) run.applied += count;
-    if (head || run.applied == all) run.step[head]++;
-    if (run.applied == all) run.applied = 0;
+    const int step = task->only ? run.of_part[task->only - 1]++ : run.step[head]++;
+    const size_t row = (size_t)step * run.params + at;
     ECHI_TRY(__real_echi_exec_run(self, task, result, err));
     if (!run.deterministic)   /* of a part the task itself has put the sum together */
         memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
@@ -188,7 +187,8 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
     struct node *nodes = calloc(WORLD_MAX, sizeof *nodes);
     assert_non_null(nodes);
     run.separated = strcmp(s->separate, "1") == 0;
-    run.step[0] = run.step[1] = 0;
+    run.step[0] = run.step[1] = run.parts = 0;
+    for (int i = 0; i < ECHI_PARTS_MAX; i++) run.of_part[i] = 0;
     run.address[0] = 0;
     run.hub = NULL;
     if (!s->tcp) assert_int_equal(echi_net_hub_create(s->world, &run.hub, NULL), ECH_OK);
@@ -215,6 +215,8 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "isa", run.plain ? "base" : "auto", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
+        if (s->shards) assert_int_equal(ech_config_set(c, "shards", s->shards, NULL), ECH_OK);
+        if (s->exchange) assert_int_equal(ech_config_set(c, "exchange", s->exchange, NULL), ECH_OK);
         if (run.devices) assert_int_equal(ech_config_set(c, "device", run.device[r % run.devices], NULL), ECH_OK);
         c->on_bound = on_bound;
     }
@@ -236,7 +238,8 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(nodes[r].status, ECH_OK);
     }
     /* What was to be watched was there, and all of it. */
-    assert_int_equal(run.step[0], ROUNDS);
+    for (int i = 0; i < run.parts; i++) assert_int_equal(run.of_part[i], ROUNDS);
+    assert_int_equal(run.step[0], run.parts ? 0 : ROUNDS);
     assert_int_equal(run.step[1], run.separated && s->world > 1 ? ROUNDS : 0);
     assert_int_equal(nodes[0].report.samples, STEPS * BATCH);
     if (report) *report = nodes[0].report;
@@ -298,23 +301,29 @@ static double apart(const echi_real *a, const echi_real *b) {
 }
 
 /* Shares that differ, some of none. The first are whole granules of four, as --deterministic needs them. */
-static const struct shape one = {"one node", 1, "off", "24", false};
+static const struct shape one = {"one node", 1, "off", "24", .tcp = false};
 static const struct shape shapes[] = {
-    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true},
-    {"--local 3 --separate off", 3, "off", "4,8,12", true},
-    {"2 nodes", 2, "off", "4,20", false},
-    {"2 nodes and a head", 2, "1", "16,8", false},
-    {"3 nodes", 3, "off", "12,4,8", false},
-    {"4 nodes and a head", 4, "1", "4,4,4,12", false},
-    {"5 nodes", 5, "off", "4,0,8,8,4", false},
-    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false},
-    {"6 nodes", 6, "off", "4,4,4,4,4,4", false},
-    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false},
-    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false},
-    {"odd shares and a head", 4, "1", "1,13,3,7", false},
-    {"odd shares", 3, "off", "1,5,18", true},
+    {"--local 4 --separate 1", 4, "1", "4,12,0,8", .tcp = true},
+    {"--local 3 --separate off", 3, "off", "4,8,12", .tcp = true},
+    {"2 nodes", 2, "off", "4,20", .tcp = false},
+    {"2 nodes and a head", 2, "1", "16,8", .tcp = false},
+    {"3 nodes", 3, "off", "12,4,8", .tcp = false},
+    {"4 nodes and a head", 4, "1", "4,4,4,12", .tcp = false},
+    {"5 nodes", 5, "off", "4,0,8,8,4", .tcp = false},
+    {"5 nodes and a head", 5, "1", "0,12,4,4,4", .tcp = false},
+    {"6 nodes", 6, "off", "4,4,4,4,4,4", .tcp = false},
+    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", .tcp = false},
+    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", .tcp = false},
+    {"odd shares and a head", 4, "1", "1,13,3,7", .tcp = false},
+    {"odd shares", 3, "off", "1,5,18", .tcp = true},
+    {"3 shards", 4, "off", "1,13,3,7", .tcp = false, .shards = "3"},
+    {"a ring", 4, "off", "1,13,3,7", .tcp = false, .exchange = "ring"},
+    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", .tcp = true, .shards = "3,0", .exchange = "ring"},
 };
-enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 2, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
+enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 5, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
+
+/* A ring has no barrier in the middle of a step. */
+static bool is_possible(const struct shape *s) { return !run.sync_norm || !s->exchange; }
 
 #ifdef ECHI_DOUBLE
 
@@ -364,6 +373,7 @@ static void ends_alike(const char *text, int n_shapes) {
     trained_as_written(start);
     assert_true(apart(alone, start) > 0.01);   /* it went somewhere */
     for (int i = 0; i < n_shapes; i += test_part() > 1 ? 3 : 1) {
+        if (!is_possible(&shapes[i])) continue;
         train(&shapes[i], start, end, NULL);
         const double d = apart(alone, end);
         print_message("%s, %s: %.2g apart after %d steps\n", name_of(text), shapes[i].name, d, STEPS);
@@ -419,6 +429,7 @@ static void sums_alike(const char *text, int n_shapes) {
     run.start_from = weights;
     for (int i = 0; i < n_shapes; i += test_part() > 1 ? 3 : 1) {
         double most = 0;
+        if (!is_possible(&shapes[i])) continue;
         memset(run.gradient, 0, ROUNDS * run.params * sizeof *run.gradient);
         train(&shapes[i], start, end, NULL);
         for (size_t step = 0; step < ROUNDS; step++) {

@@ -144,6 +144,14 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
                         &p.parts);
         for (int k = 0; k < p.parts.count; k++) p.parts.part[k].shard = (uint8_t)(k % 3);
         break;
+    case 10: /* a ring */
+        p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.strands = 1, p.round = 316;
+        p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
+        p.shards = 2, p.shard_owner[0] = 2, p.shard_owner[1] = 0, p.exchange = ECHI_EXCHANGE_RING;
+        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 4, .params = {156, 2416, 30000, 850}}, false, p.codec, 8000, 100,
+                        &p.parts);
+        for (int k = 0; k < p.parts.count; k++) p.parts.part[k].shard = (uint8_t)(k % 2);
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},
@@ -159,8 +167,9 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, optimizer), ECHI_OPTIMIZERS}, {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULE_STEP},
             {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULES}, {offsetof(struct echi_plan, schedule.steps), 1},
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
+            {offsetof(struct echi_plan, exchange), ECHI_EXCHANGE_RING}, {offsetof(struct echi_plan, exchange), ECHI_EXCHANGES},
         };
-        const int b = i - 10, count = sizeof bad / sizeof *bad;
+        const int b = i - 11, count = sizeof bad / sizeof *bad;
         if (b > count + 6) return 0;
         size_t len = seed_plan(b > count + 5 ? 9 : b > count + 1 ? 7 : 0, out, cap, good);
         uint8_t *last = out + len - ECHI_PART_BYTES;   /* of the seventh the last part */

@@ -83,7 +83,7 @@ static int rank_of(const struct side *s) { return (int)(s - c.side); }
 
 /* ---- the wire: what lib/drive/live/wire.c promises ---- */
 
-static const struct echi_plan whole;   /* the plans of these runs have no shards, as this one */
+static const struct echi_plan *plan_of(const struct side *s) { return &s->n->setup.plan; }
 
 ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err);
@@ -98,7 +98,7 @@ ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int na
                                  struct ech_error *err) {
     struct side *s = side_of(w);
     FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && cap > 0 && cap <= c.kinds[kind].payload_cap);
-    FUZZ_CHECK(buffer || echi_lends(&whole, peer, rank_of(s), (enum echi_kind)kind));
+    FUZZ_CHECK(buffer || echi_lends(plan_of(s), peer, rank_of(s), (enum echi_kind)kind));
     FUZZ_CHECK(name >= 0 && name < echi_net_names(&c.kinds[kind]));
     if (s->cut[peer]) return echi_fail(err, ECH_E_PEER_LOST, "fuzz", "rank %d is gone", peer);
     FUZZ_CHECK(s->posts[peer][kind].count < POSTS);
@@ -124,7 +124,7 @@ ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, const struct ech
     f->meta_len = (uint16_t)meta_len;
     f->len = (uint16_t)len;
     memcpy(f->meta, message->meta, meta_len);
-    f->lent = echi_lends(&whole, rank_of(s), peer, (enum echi_kind)kind) ? message->payload : NULL;
+    f->lent = echi_lends(plan_of(s), rank_of(s), peer, (enum echi_kind)kind) ? message->payload : NULL;
     if (len && !f->lent) memcpy(f->payload, message->payload, len);
     return ECH_OK;
 }
@@ -357,10 +357,12 @@ static bool happen(void) {
 
 /* ---- the run ---- */
 
-static const struct { uint8_t sync, groups, separated, strands, codec, sync_norm; } plans[] = {
-    {ECHI_SYNC_BSP, 1, 0, 1, 0, 0}, {ECHI_SYNC_BSP, 1, 1, 1, 0, 0},  {ECHI_SYNC_ASP, 1, 0, 1, 0, 0},  {ECHI_SYNC_GSSP, 2, 1, 2, 0, 0},
-    {ECHI_SYNC_SSP, 1, 1, 1, 0, 0}, {ECHI_SYNC_BSP, 1, 0, 1, 1, 0},  {ECHI_SYNC_GSSP, 2, 1, 2, 1, 0}, {ECHI_SYNC_LOCAL, 1, 0, 1, 0, 0},
-    {ECHI_SYNC_BSP, 1, 0, 1, 0, 1}, {ECHI_SYNC_GSSP, 2, 0, 1, 1, 0},
+static const struct { uint8_t sync, groups, separated, strands, codec, sync_norm, shards, exchange; } plans[] = {
+    {.sync = ECHI_SYNC_BSP, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 1, 1}, {.sync = ECHI_SYNC_ASP, 1, 0, 1},
+    {.sync = ECHI_SYNC_GSSP, 2, 1, 2}, {.sync = ECHI_SYNC_SSP, 1, 1, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .codec = 1},
+    {.sync = ECHI_SYNC_GSSP, 2, 1, 2, .codec = 1}, {.sync = ECHI_SYNC_LOCAL, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .sync_norm = 1},
+    {.sync = ECHI_SYNC_GSSP, 2, 0, 1, .codec = 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .shards = 2},
+    {.sync = ECHI_SYNC_BSP, 1, 0, 1, .shards = 2, .exchange = ECHI_EXCHANGE_RING},
 };
 enum { PLANS = sizeof plans / sizeof plans[0] };
 
@@ -394,6 +396,12 @@ static void make_plan(int which, struct echi_plan *p) {
     struct echi_layers layers;
     echi_job_layers(&c.job, &layers);
     echi_parts_make(&layers, p->separated, p->codec, 7, 7, &p->parts);
+    if (plans[which].shards) {
+        p->shards = plans[which].shards;
+        p->shard_owner[0] = p->owner_of[0];
+        for (int i = 0; i < p->parts.count; i++) p->parts.part[i].shard = (uint8_t)(i % p->shards);
+    }
+    p->exchange = plans[which].exchange;
     FUZZ_CHECK(echi_plan_valid(p));
 }
 

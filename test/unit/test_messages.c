@@ -151,6 +151,13 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
         {.kind = ECHI_KIND_NORM, .has_lease = true, .layer = true, .flag = true},
         {.kind = ECHI_KIND_NORM_ALL, .has_lease = true, .layer = true, .flag = true, .samples = true},
+        {.kind = ECHI_KIND_STANDS, .has_lease = true, .flag = true, .version = true, .members = true},
+        {.kind = ECHI_KIND_TAKEOVER, .version = true, .members = true, .marks = true},
+        {.kind = ECHI_KIND_RESUME, .part = true, .flag = true, .version = true, .members = true},
+        {.kind = ECHI_KIND_RING_SUM, .has_lease = true, .part = true, .samples = true, .members = true},
+        {.kind = ECHI_KIND_RING_WEIGHTS, .part = true, .version = true, .samples = true, .members = true},
+        {.kind = ECHI_KIND_RING_LEASE, .has_lease = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
+         .members = true, .times = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);

@@ -5,7 +5,8 @@
  *           the parameter server", OSDI 2014)
  *   ring    a sum goes from worker to worker, behind the owner first, and each adds its gradients; the owner is the last. Weights go the
  *           same way round (Patarasuk and Yuan, JPDC 69(2), 2009). A node has one peer to send to and one to receive from, and what it
- *           sends of a step is the same as of N balanced shards. Where a worker is lost it ends: then it is `server` (PROTOCOL.md, "Ring") */
+ *           sends of a step is the same as of N balanced shards. It ends when a worker is lost: then it is `server` (PROTOCOL.md,
+ *           "Ring") */
 #ifndef ECHI_EXCHANGE_H
 #define ECHI_EXCHANGE_H
 #include "echi_message.h"

@@ -76,8 +76,7 @@ void echi_rounds_reopen(struct echi_owner *o, const struct echi_part_set *own);
 void echi_ring_start(struct echi_owner *o, struct echi_actions *out);   /* the places of sums */
 /* RING_SUM, RING_LEASE have come. */
 void echi_ring_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
-/* A part's sum waits for a task; gives it to one; that task has ended. */
-bool echi_ring_waits(const struct echi_owner *o, int part);
+/* A part's sum, if one waits, goes to a task; that task has ended. */
 void echi_ring_take(struct echi_owner *o, int part, struct echi_task *t);
 void echi_ring_taken(struct echi_owner *o, const struct echi_task *t, struct echi_actions *out);
 /* The last part of a round waits until all its leases are known here. */

@@ -464,7 +464,8 @@ static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_push *p = &o->push[e->from];
     const int part = e->msg->part;
     const uint32_t size = o->round_count ? o->round_push[0].lease.round_size : o->round.size;
-    if (!o->started || !o->known[e->from] || l->worker != e->from || !echi_owner_wants(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
+    if (!o->started || !o->known[e->from] || l->worker != e->from) return false;
+    if (!echi_owner_wants(o, l) || !echi_lease_valid(l, plan_of(o))) return false;
     if (part >= o->end || !echi_plan_owns_part(plan_of(o), o->setup->rank, part) || echi_part_in(&p->here, part)) return false;
     if (p->whole || (p->parts_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];

@@ -29,7 +29,7 @@ static bool sum_fits(const struct echi_owner *o, const struct echi_event *e) {
 static void on_sum(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (!sum_fits(o, e))
-        return echi_act_fault(out, ECH_E_FORMAT, "a sum came round the ring that does not fit the plan: do all nodes run the same version?");
+        return echi_act_fault(out, ECH_E_FORMAT, "a ring's sum came that does not fit the plan: do all nodes run the same version?");
     echi_part_add(&o->ring.here, m->part);
     echi_rounds_come(o, &m->lease, m->part, (uint32_t)m->samples);
 }
@@ -64,10 +64,8 @@ void echi_ring_message(struct echi_owner *o, const struct echi_event *e, struct 
     else on_lease(o, e, out);
 }
 
-bool echi_ring_waits(const struct echi_owner *o, int part) { return echi_part_in(&o->ring.here, part) && !echi_part_in(&o->ring.taken, part); }
-
 void echi_ring_take(struct echi_owner *o, int part, struct echi_task *t) {
-    if (!echi_ring_waits(o, part)) return;
+    if (!echi_part_in(&o->ring.here, part) || echi_part_in(&o->ring.taken, part)) return;
     t->ring = (struct echi_slot){ECHI_SLOT_RING, 0};
     echi_part_add(&o->ring.taken, part);
 }

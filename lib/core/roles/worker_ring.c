@@ -129,7 +129,8 @@ bool echi_worker_ring_sent(struct echi_worker *w, const struct echi_event *e) {
     return true;
 }
 
-/* Places of sums are posted again when all of a round have left, which is before any of the next: that needs the weights that these make. */
+/* Places of sums are posted again when all of a round have left: none of the next comes before, since it needs the weights that these
+ * make. */
 void echi_worker_ring_posts(struct echi_worker *w, struct echi_actions *out) {
     if (!w->ring.on) return;
     for (int part = w->parts - 1; part >= 0 && w->ring.sending == 0; part--) {

@@ -50,8 +50,8 @@
     X(TAKEOVER, "takeover", 0)     /* coordinator -> node: the shards of lost owners have others, which begin at `version`; the \
                                          ranks with a mark have that whole. Answer READY */                          \
     X(RESUME, "resume", 0)         /* worker -> owner: I know of the takeover, and have these weights (flag: none) */ \
-    X(RING_SUM, "ring_sum", 1)     /* worker -> the next in the ring, a worker or at last the owner: the sum of one part's gradients as far \
-                                         as it has come, of `samples` samples; of their leases the one that stands first in the data */ \
+    X(RING_SUM, "ring_sum", 1)     /* worker -> the next in the ring, a worker or at last the owner: a sum of one part's gradients, of \
+                                         `samples` samples so far; of their leases the one that stands first in the data */ \
     X(RING_WEIGHTS, "ring_weights", 1) /* owner, worker -> the next worker in the ring: weights of one part */ \
     X(RING_LEASE, "ring_lease", 0) /* worker -> owner: the gradients of this lease are in what goes round the ring; fields as in PUSH */
 
@@ -112,19 +112,20 @@ struct echi_msg {
                                        backward */
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
-    uint16_t part;                  /* PUSH, WEIGHTS, RING_SUM, RING_WEIGHTS: the one that it carries, of the plan's table; RESUME to the own node's owner: the
-                                       index of the WORKER_WEIGHTS slot that it computes on */
+    uint16_t part;                  /* PUSH, WEIGHTS, RING_SUM, RING_WEIGHTS: the one that it carries, of the plan's table; RESUME to the
+                                       own node's owner: the index of the WORKER_WEIGHTS slot that it computes on */
     uint32_t correct;
     struct echi_lease lease;
-    uint64_t version, samples;      /* samples: NORM_ALL, RING_SUM: it is made of so many; PARAMS, ASK: since the run began or was resumed */
+    uint64_t version, samples;      /* samples: NORM_ALL, RING_SUM: it is made of so many; PARAMS, ASK: since the run began, or was
+                                       resumed */
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
     uint64_t compute, exchange;     /* PUSH (of the last part to leave), APPLIED: ns that the worker computed since its push before,
                                        and the rest of that time, in APPLIED without what its owner took to apply and to answer */
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
-                                       and each move, 0 until the first; STANDS, TAKEOVER, RESUME. ENTER, PUSH, WEIGHTS, RING_*: that at which the
-                                       worker joined this owner */
+                                       and each move, 0 until the first; STANDS, TAKEOVER, RESUME. ENTER, PUSH, WEIGHTS, RING_*: that at
+                                       which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END; LOST: the reason */
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */

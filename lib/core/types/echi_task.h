@@ -113,7 +113,7 @@ struct echi_task {
      * added, in this order, to `state`, or with APPLY to `grads`, before the step; with summed there is a sum of the part already. The
      * first APPLY of a round has `first`. */
     uint16_t only;
-    struct echi_slot ring;                  /* APPLY with `only`: a sum that came round the ring, added behind the rows; none: nothing came */
+    struct echi_slot ring;                  /* APPLY with `only`: a sum that came round the ring, added behind the rows; none: none came */
     uint8_t summed;
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };

@@ -172,8 +172,8 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     for (int i = 0; i < echi_posts(&n->setup, a); i++) {
         m.part = (uint16_t)echi_posts_part(&n->setup, a, i);
         echi_node_extent(n, a->kind, &m, of_head, &at, &len);
-        post_named(n, a, a->slot.kind == ECHI_SLOT_RING ? role_of_sum(n, m.part) : (enum echi_role)role[a->slot.kind], echi_msg_name(&m), at,
-                   len);
+        const enum echi_role to = a->slot.kind == ECHI_SLOT_RING ? role_of_sum(n, m.part) : (enum echi_role)role[a->slot.kind];
+        post_named(n, a, to, echi_msg_name(&m), at, len);
     }
 }
 

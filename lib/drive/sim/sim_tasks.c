@@ -117,6 +117,9 @@ static double of_task(const struct echi_sim *s, int rank, const struct echi_task
     return t->only ? s->node[rank].setup.plan.parts.part[t->only - 1].count : parameters(s, rank, false);
 }
 
+/* Of one that is about a part: pushes, and the ring's sum. */
+static int summands(const struct echi_task *t) { return t->n_rows + (t->ring.kind != ECHI_SLOT_NONE); }
+
 /* Weights from w0 and the states that are there. */
 static double summing(const struct echi_sim *s, int rank, const struct echi_task *t) {
     const struct echi_plan *p = &s->node[rank].setup.plan;
@@ -165,9 +168,9 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
     case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
-    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) * (t->only && t->grads.kind == ECHI_SLOT_NONE ? t->n_rows + (t->ring.kind != 0) : 1) + reading_push(s, rank, &t->lease);
+    case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) * (t->grads.kind ? 1 : summands(t)) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
-        return (p->apply + p->add * (t->n_rows + (t->ring.kind != 0))) * of_task(s, rank, t) +
+        return (p->apply + p->add * summands(t)) * of_task(s, rank, t) +
                (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
                (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
     case ECHI_TASK_ENCODE: return coding(s, rank, t->ratio);
