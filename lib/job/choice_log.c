@@ -52,12 +52,6 @@ static void tell_groups(const struct ech_config *config, const struct echi_choic
                     c->count, list);
 }
 
-static double largest_part(const struct echi_plan *plan) {
-    uint32_t most = 0;
-    for (int i = 0; i < plan->parts.count; i++) most = plan->parts.part[i].count > most ? plan->parts.part[i].count : most;
-    return most;
-}
-
 /* What rounds of several owners take is predicted unless `one_owner` is 0. */
 static void tell_shards(const struct ech_config *config, const struct echi_choice *c, const struct echi_plan *plan) {
     char list[240];
@@ -65,9 +59,6 @@ static void tell_shards(const struct ech_config *config, const struct echi_choic
     for (int k = 0; k < plan->shards; k++) echi_print(&l, "%s%d", k ? ", " : "", plan->shard_owner[k]);
     if (c->one_owner > 0) echi_print(&l, ": %.0f images/s are predicted, with one owner %.0f", c->candidate[c->taken].rate, c->one_owner);
     echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, owned by ranks %s", plan->shards, list);
-    if (echi_plan_rings(plan))
-        echi_config_log(config, ECH_LOG_INFO, "plan: gradients are summed on a ring of all workers, in parts of %.2f MB and less",
-                        largest_part(plan) * 4e-6);
 }
 
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {

@@ -16,7 +16,7 @@ trains_all() { # trains_all SAMPLES ARGUMENT...: status 0, and each sample once
 }
 
 # --- policies (test_policies.sh); what is learnt
-for sync in "bsp --separate 1" "bsp --shards 3" asp ssp "gssp --groups 2" "local --inner-steps 3" auto; do
+for sync in "bsp --separate 1" "bsp --shards 3" "bsp --exchange ring" asp ssp "gssp --groups 2" "local --inner-steps 3" auto; do
     read -ra words <<<"$sync"
     trains_all 256 --local 3 --steps 8 --sync "${words[@]}"
 done

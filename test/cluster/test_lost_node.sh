@@ -121,6 +121,20 @@ for victims in $((1 + RANDOM % 3)) '1 3' $((2 + RANDOM % 2)); do
     for victim in $victims; do ended "${nodes[victim]}"; done
 done
 
+# A ring: whoever is lost breaks it, here one that owns nothing, and the others go on without it.
+rm -f "$work/report"
+printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'shards 0,2' 'exchange ring' \
+    'group 0 owner 0 workers 0:16 1:16 2:16 3:16' >"$work/ring"
+begin --epochs $long --report "$work/report" --plan "$work/ring" --eval-every 500
+says "$work/0.log" 'summed on a ring' "a ring, from a plan's file"
+sleep "0.$((RANDOM % 8))"
+kill -KILL "${nodes[3]}"
+for rank in 0 1 2; do node_ends $rank 0 '' "kill -9 in a ring"; done
+says "$work/0.log" 'rank 3 was lost' "kill -9 in a ring"
+says "$work/0.log" 'the ring has ended' "kill -9 in a ring"
+check "kill -9 in a ring: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
+ended "${nodes[3]}"
+
 # The only owner of BSP: what its workers computed on last is the state behind a round, and one node that trains so many rounds has the
 # same bits. From the checkpoint, which has the weights and no momentum, training goes on behind that round.
 printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0' 'decay 0' 'deterministic 1' \

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 B=${B:-build} LIB=${LIB:-$B/libechelon.a} CC=${CC:-gcc}
 plants=${PLANTS:-test/seeds/plants}   # the folder they are in
 seeds=$B/test/seeds/test_seeds.o work=$B/plants failed=0
-include=(-Iport/pure -Ilib/core/{types,cost,planner,sync,roles})   # as the Makefile compiles lib/core
+include=(-Iport/pure -Ilib/core/{types,cost,planner,sync,exchange,roles})   # as the Makefile compiles lib/core
 source test/seeds/plant.sh
 
 [ $# != 0 ] || set -- "$plants"/*.plant

@@ -141,6 +141,8 @@ static void log_plan(struct echi_node *n) {
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: shard %d: %d parts, %zu parameters, owned by rank %d", k,
                         echi_post_parts(&n->setup, ECHI_KIND_PUSH, owner), echi_job_kept(n->job, p, owner, false), owner);
     }
+    if (echi_plan_rings(p))
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: gradients are summed on a ring of all workers, in %d parts", p->parts.count);
     if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
@@ -368,7 +370,11 @@ static void malformed(struct echi_node *n, const struct echi_net_event *e) {
 static void log_change(struct echi_node *n, const struct echi_msg *m) {
     if (!n->role.coordinator) return;
     if (m->kind == ECHI_KIND_REGROUP) echi_move_log(n->c->config, n->role.coordinator, m);
-    if (m->kind == ECHI_KIND_TAKEOVER)
+    const bool ring_ends = n->setup.plan.exchange == ECHI_EXCHANGE_RING && n->role.coordinator->takeover.count == 1;
+    if (m->kind == ECHI_KIND_TAKEOVER && ring_ends)
+        echi_config_log(n->c->config, ECH_LOG_WARN, "the ring has ended: from round %llu on gradients go to their owners",
+                        (unsigned long long)m->version);
+    if (m->kind == ECHI_KIND_TAKEOVER && (!ring_ends || n->role.coordinator->takeover.params > 0))
         echi_config_log(n->c->config, ECH_LOG_WARN,
                         "the parameters of lost owners have other owners, from round %llu on; so far the momentum of %llu parameters "
                         "began anew",
