@@ -36,7 +36,8 @@ ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_e
 
 ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err) {
     ECHI_TRY(echi_exec_pushes_of(x, rank, bytes_of_pushes(x), err));
-    return echi_exec_slots(x, ECHI_SLOT_OWNER_KNOWN, rank, 1, x->job->n_params * sizeof(echi_real), err);
+    return echi_exec_slots(x, ECHI_SLOT_OWNER_KNOWN, echi_plan_known(&x->setup->plan, x->setup->rank, rank), 1,
+                           x->job->n_params * sizeof(echi_real), err);
 }
 
 ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_error *err) {

@@ -120,6 +120,48 @@ static void every_32nd_answer_is_complete(void **state) {
     }
 }
 
+/* Of a round all workers on other nodes get one message, written once; it has left when it has left for all. */
+static void a_round_is_written_once(void **state) {
+    (void)state;
+    plan(4, 1);
+    setup.plan.sync = ECHI_SYNC_BSP;
+    setup.plan.round = 4;
+    assert_true(echi_plan_valid(&setup.plan));
+    start(0);
+    for (uint32_t round = 1; round < 40; round++) {
+        int messages = 0, tasks = 0;
+        while (out.kind == ECHI_TASK_ENCODE) {
+            const struct echi_task t = computed();
+            const bool own = t.state.index == 0;
+            struct echi_slot slot[4];
+            int to = 0;
+            tasks++;
+            for (int i = 0; i < acted.count; i++) {
+                if (action[i].type != ECHI_ACTION_SEND || action[i].kind != ECHI_KIND_WEIGHTS) continue;
+                assert_true(action[i].slot.index == t.coded.index && action[i].msg.number == round && action[i].msg.number == t.number);
+                assert_int_equal(action[i].msg.flag, own || round % 32 == 1);
+                assert_true(own == (action[i].to == 0));
+                slot[to++] = action[i].slot;
+            }
+            assert_int_equal(to, own ? 1 : 3);
+            messages += to;
+            for (int i = 0; i < to; i++) {
+                assert_true(owner.coded_out >> t.coded.index & 1);
+                sent(slot[i]);
+            }
+        }
+        assert_true(tasks == 2 && messages == 4 && owner.coded_out == 0 && owner.sends == 0);
+        for (int r = 0; r < 4; r++) {
+            struct echi_lease l = lease(4 * round + (uint32_t)r, r);
+            l.round = round - 1;
+            const struct echi_msg push = {.kind = ECHI_KIND_PUSH, .lease = l};
+            tell(r, &push, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)r});
+            assert_int_equal(computed().kind, ECHI_TASK_ADD);
+        }
+        assert_int_equal(computed().kind, ECHI_TASK_APPLY);
+    }
+}
+
 /* ---- states ---- */
 
 static void acknowledge(uint64_t version, bool whole) {
@@ -465,7 +507,7 @@ static void a_stay_begins_a_link(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_32nd_answer_is_complete),
+        cmocka_unit_test(every_32nd_answer_is_complete), cmocka_unit_test(a_round_is_written_once),
         cmocka_unit_test(states_are_complete_in_time),
         cmocka_unit_test(a_complete_state_comes_before_the_ledger_is_full),
         cmocka_unit_test(a_state_that_skips_one_is_refused),

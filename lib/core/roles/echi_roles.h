@@ -79,7 +79,8 @@ struct echi_worker {
         struct echi_lease first[ECHI_PARTS_MAX]; uint32_t samples[ECHI_PARTS_MAX];   /* of the sums, as in RING_SUM */
         struct echi_part_set spent;               /* their places are free when nothing is on its way out any more */
         int tasks, sending;                       /* ADD that are out; sums on their way out */
-        int handed[ECHI_WORKER_PLACES]; bool vacant[ECHI_WORKER_PLACES];   /* weights on their way out; then the place is posted again */
+        /* By WORKER_WEIGHTS slot: weights that are on their way out, and parts that are posted again when none are. */
+        int handed[ECHI_WORKER_PLACES]; struct echi_part_set vacant[ECHI_WORKER_PLACES];
     } ring;
     struct {                                      /* worker_takeover.c; strand[0] is the only one */
         bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
@@ -103,10 +104,11 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *event, str
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
 /* A part of weights has come to a place (worker.c): are they all there? A fault where it is not the next of those that are coming. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
-/* worker_ring.c (PROTOCOL.md, "Ring"). The places that a ring has from the start; one for weights, which may have to wait until what was
- * handed on from there has left. */
+/* worker_ring.c (PROTOCOL.md, "Ring"). The places that sums have from the start; a place for weights, or of a part of them: it may have to
+ * wait until what was handed on from there has left. */
 void echi_worker_ring_start(struct echi_worker *w, struct echi_actions *out);
-void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner, struct echi_actions *out);
+void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner);
+void echi_worker_ring_vacate(struct echi_worker *w, int place, int part);
 /* The gradients of a part that another node owns are there. */
 void echi_worker_ring_push(struct echi_worker *w, int part, struct echi_actions *out);
 /* A sum has come; a part of weights has, into this place; an ADD has ended; a payload of a ring has left (false: it is none of a ring). */
@@ -238,7 +240,9 @@ struct echi_owner {
     /* codec top-k */
     uint32_t state_number;                        /* of the last message to the other owners */
     uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */
-    uint32_t encoding_for;                        /* the stay of its worker (`joined`), when the task began that writes weights for it */
+    struct echi_ranks encoding_for;               /* who is sent what the task writes that is out */
+    uint32_t encoding_stay;                       /* their stay (`joined`) when it began */
+    uint16_t coded_sends[ECHI_ANSWERS];           /* messages from these slots that have not left */
     uint32_t members;                             /* membership epoch: losses and moves so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */

@@ -121,31 +121,40 @@ static void weights_left(struct echi_owner *o, const struct echi_event *e) {
 }
 
 /* What has changed since the message before, in the order of this worker's link: a task, and then the message. What stays on this
- * node costs nothing, and goes whole. */
+ * node costs nothing, and goes whole. In rounds all others are owed the same, which is written once. */
 static void encode_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
     struct echi_task *t = compute(o, ECHI_TASK_ENCODE, out);
+    const int known = echi_plan_known(plan_of(o), o->setup->rank, rank);
     uint8_t to = 0;
     while (o->coded_out >> to & 1) to++;
+    o->encoding_for = (struct echi_ranks){{0}};
+    o->encoding_stay = o->joined[rank];
+    for (int r = echi_ranks_next(&o->owed, 0); r >= 0; r = echi_ranks_next(&o->owed, r + 1)) {
+        if (echi_plan_known(plan_of(o), o->setup->rank, r) != known) continue;
+        echi_ranks_add(&o->encoding_for, r);
+        t->number = ++o->number[r];
+        o->answer[r]--;
+        o->coded_sends[to]++;
+        o->sends++;
+    }
     t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
-    t->state = (struct echi_slot){ECHI_SLOT_OWNER_KNOWN, (uint16_t)rank};
+    t->state = (struct echi_slot){ECHI_SLOT_OWNER_KNOWN, (uint16_t)known};
     t->coded = (struct echi_slot){ECHI_SLOT_OWNER_CODED, to};
-    t->number = ++o->number[rank];
     t->ratio = rank == o->setup->rank || echi_whole_due(t->number) ? ECHI_RATIO_ONE : plan_of(o)->state_ratio;
     t->sample = echi_push_sample(plan_of(o), o->group);
-    o->encoding_for = o->joined[rank];
     o->coded_out |= (uint8_t)(1u << to);
-    o->sends++;
-    o->answer[rank]--;
 }
 
 static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct echi_actions *out) {
-    struct echi_action *a = echi_act_send(out, t->state.index, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
-    a->slot = t->coded;
-    a->msg.flag = t->ratio == ECHI_RATIO_ONE;
-    a->msg.number = t->number;
-    a->msg.version = o->version;
-    a->msg.samples = o->samples;
-    a->msg.members = o->encoding_for;
+    for (int r = echi_ranks_next(&o->encoding_for, 0); r >= 0; r = echi_ranks_next(&o->encoding_for, r + 1)) {
+        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
+        a->slot = t->coded;
+        a->msg.flag = t->ratio == ECHI_RATIO_ONE;
+        a->msg.number = t->number;
+        a->msg.version = o->version;
+        a->msg.samples = o->samples;
+        a->msg.members = o->encoding_stay;
+    }
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
@@ -157,15 +166,20 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
         if (r < 0) return;
         const bool may = o->rules->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
+        struct echi_ranks to = {{0}};
+        echi_ranks_add(&to, r);
         if (may) {
             if (coded(o)) encode_weights(o, r, out);
             else send_weights(o, r, out);
-            o->answered_in[r] = now - o->pushed_at[r];
+            if (coded(o)) to = o->encoding_for;
             o->turn = r + 1;
         } else {
             echi_ranks_add(&o->held_back, r);
         }
-        if (!may || o->answer[r] == 0) echi_ranks_drop(&o->owed, r);
+        for (int k = echi_ranks_next(&to, 0); k >= 0; k = echi_ranks_next(&to, k + 1)) {
+            if (may) o->answered_in[k] = now - o->pushed_at[k];
+            if (!may || o->answer[k] == 0) echi_ranks_drop(&o->owed, k);
+        }
     }
 }
 
@@ -651,7 +665,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         } else if (e->slot.kind == ECHI_SLOT_OWNER_NORM_ALL) {
             o->norm.sending--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_CODED) {
-            o->coded_out &= (uint8_t) ~(1u << e->slot.index);
+            if (--o->coded_sends[e->slot.index] == 0) o->coded_out &= (uint8_t) ~(1u << e->slot.index);
             o->sends--;
         } else {
             echi_states_sent(o, e->slot);

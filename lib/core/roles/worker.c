@@ -340,7 +340,7 @@ static void on_lease(struct echi_worker *w, const struct echi_event *e, struct e
 static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     const struct echi_slot place = {coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot};
-    if (w->ring.on) return echi_worker_ring_post(w, slot, owner, out);
+    if (w->ring.on) return echi_worker_ring_post(w, slot, owner);
     w->posted[slot] = owner;
     echi_act_post(out, owner, ECHI_KIND_WEIGHTS, place);
     for (int k = 1; k < p->shards; k++)

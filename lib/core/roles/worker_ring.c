@@ -98,13 +98,20 @@ void echi_worker_ring_added(struct echi_worker *w, const struct echi_task *t, st
 
 /* ---- weights ---- */
 
-void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner, struct echi_actions *out) {
-    w->ring.vacant[place] = w->ring.handed[place] > 0;
-    if (w->ring.vacant[place]) return;
+void echi_worker_ring_vacate(struct echi_worker *w, int place, int part) { echi_part_add(&w->ring.vacant[place], part); }
+
+void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner) {
     w->posted[place] = owner;
-    for (int part = 0; part < w->weight_parts; part++)
+    for (int part = 0; part < w->weight_parts; part++) echi_worker_ring_vacate(w, place, part);
+}
+
+static void post_weights(struct echi_worker *w, int place, struct echi_actions *out) {
+    for (int part = 0; part < w->weight_parts; part++) {
+        if (!echi_part_in(&w->ring.vacant[place], part)) continue;
         echi_act_post_part(out, owner_of(w, part) == w->setup->rank ? w->setup->rank : before(w), ECHI_KIND_RING_WEIGHTS,
-                           (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, place}, part);
+                           (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)place}, part);
+    }
+    w->ring.vacant[place] = (struct echi_part_set){{0}};
 }
 
 void echi_worker_ring_weights(struct echi_worker *w, int place, const struct echi_msg *m, struct echi_actions *out) {
@@ -138,8 +145,8 @@ void echi_worker_ring_posts(struct echi_worker *w, struct echi_actions *out) {
         post_sum(w, part, out);
         echi_part_drop(&w->ring.spent, part);
     }
-    for (uint8_t place = 0; place < ECHI_WORKER_PLACES; place++)
-        if (w->ring.vacant[place]) echi_worker_ring_post(w, place, w->owner, out);
+    for (int place = 0; place < ECHI_WORKER_PLACES; place++)
+        if (w->ring.handed[place] == 0) post_weights(w, place, out);
 }
 
 /* ---- the end ---- */
@@ -158,7 +165,7 @@ void echi_worker_ring_end(struct echi_worker *w, struct echi_actions *out) {
     w->ring.on = false;
     w->ring.here = w->ring.ready = w->ring.spent = (struct echi_part_set){{0}};
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
-        w->ring.vacant[i] = false;
+        w->ring.vacant[i] = (struct echi_part_set){{0}};
         w->posted[i] = ECHI_NO_RANK;
         w->coming[i] = (struct echi_coming){0};
     }

@@ -21,8 +21,11 @@ static void post_part(const struct echi_worker *w, int place, int part, struct e
 /* What has come to a place, and is not whole, is not used. */
 static void empty(struct echi_worker *w, int place, struct echi_actions *out) {
     struct echi_coming *c = &w->coming[place];
-    for (int part = 0; part < w->weight_parts && c->in > 0; part++)
-        if (echi_part_in(&c->here, part) && !w->ring.on) post_part(w, place, part, out);
+    for (int part = 0; part < w->weight_parts && c->in > 0; part++) {
+        if (!echi_part_in(&c->here, part)) continue;
+        if (w->ring.on) echi_worker_ring_vacate(w, place, part);
+        else post_part(w, place, part, out);
+    }
     *c = (struct echi_coming){0};
 }
 
@@ -49,8 +52,7 @@ bool echi_worker_passes_over(struct echi_worker *w, int place, const struct echi
     const struct echi_msg *m = e->msg;
     const struct echi_plan *p = &w->setup->plan;
     const struct echi_coming *c = &w->coming[place];
-    if (w->ring.on && w->takeover.still)
-        echi_act_post_part(out, e->from, ECHI_KIND_RING_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)place}, m->part);
+    if (w->ring.on && w->takeover.still && m->part < w->weight_parts) echi_worker_ring_vacate(w, place, m->part);
     if (w->ring.on) return w->takeover.still;
     if (!echi_plan_outlives_owners(p) || m->part >= w->weight_parts || !echi_plan_owns_part(p, e->from, m->part)) return false;
     const bool other = w->takeover.still || m->members != w->joined;

@@ -105,6 +105,9 @@ bool echi_plan_alone(const struct echi_plan *plan);
  * nodes; own: the worker of its node is or was one, and may compute on a snapshot until another owner has answered it. Under bsp two are
  * enough: whoever pushes in a round has all weights of the round before, so of the version before that nothing is on its way. */
 int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own);
+/* Top-k: whose OWNER_KNOWN says what a worker has of its owner. In rounds all that are on other nodes are sent the same, so they have the
+ * same: that of the first of them. */
+int echi_plan_known(const struct echi_plan *plan, int owner, int rank);
 /* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
  * been dealt before a loss. */
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);

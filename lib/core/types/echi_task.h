@@ -32,7 +32,7 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_RESIDUAL,  /* [1] what was not pushed yet */
     ECHI_SLOT_WORKER_CODED,     /* [strand] a push as it is written */
     ECHI_SLOT_WORKER_COMING,    /* [echi_plan_places] weights as they come */
-    ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has */
+    ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has, or all that are sent the same (echi_plan_known) */
     ECHI_SLOT_OWNER_CODED,      /* [ECHI_ANSWERS] weights as they are written */
     ECHI_SLOT_OWNER_STATE_KNOWN, /* [1] the state that the other owners have */
     ECHI_SLOT_OWNER_STATE_CODED, /* [1] */

@@ -126,6 +126,13 @@ int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
     return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
 }
 
+int echi_plan_known(const struct echi_plan *plan, int owner, int rank) {
+    int first = 0;
+    if (rank == owner || !policy_of(plan)->rounds) return rank;
+    while (first == owner || plan->group_of[first] != plan->group_of[rank]) first++;
+    return first;
+}
+
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank) {
     return policy_of(plan)->local ? plan->n[rank] * plan->inner[rank] : plan->n[rank];
 }
