@@ -55,9 +55,6 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
 static ech_status launcher_fits(const struct ech_config *config, struct ech_error *err);
 
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
-/* The default of shards. Once a run outlives the loss of an owner it is to be "auto". */
-#define SHARDS "1"
-
 #define OPTIONS(X)                                                                                                            \
     X(rank, "rank", "R", "0", INT, 0, ECH_WORLD_MAX - 1, no_word, NULL, "number of this node; rank 0 coordinates")            \
     X(world, "world", "N", "1", INT, 1, ECH_WORLD_MAX, no_word, NULL, "number of nodes; 64 at most on machines")               \
@@ -176,9 +173,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")       \
     X(measure, "measure", "SECONDS", "0.4", REAL, 0.001, 60, no_word, NULL,                                                    \
       "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")               \
-    X(shards, "shards", "N|RANKS|auto", SHARDS, TEXT, 0, 0, no_word, shards_fit,                                               \
-      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay. Where rank " \
-      "0 is one of them and trains, the others may be lost")
+    X(shards, "shards", "N|RANKS|auto", "auto", TEXT, 0, 0, no_word, shards_fit,                                               \
+      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay, one under " \
+      "other policies. Where rank 0 is one of them and trains, the others may be lost")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \

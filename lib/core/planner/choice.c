@@ -11,6 +11,8 @@
 #define CLEARLY 1.02
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
+/* Several owners, the loss of any of which would end the run, are worth that when they make a run so many times faster. */
+#define WORTH_A_RISK 1.1
 /* A link is thin when those of others carry so many times as much. */
 #define THIN 3
 /* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
@@ -160,25 +162,32 @@ static void best_place(struct echi_wishes *w, const struct echi_times *times, st
     w->owners = taken % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
 }
 
+/* Images a second of rounds with so many owners, less where the loss of any of several owners ends the run. */
+static double worth_of_shards(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    char text[2];
+    if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return 0;
+    const double rate = candidate_of(w, times, &work->tried, work).rate;
+    return work->tried.shards > 0 && !echi_plan_outlives_owners(&work->tried) ? rate / WORTH_A_RISK : rate;
+}
+
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
- * is a round part by part. */
+ * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. */
 static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     struct echi_wishes *own = &work->trial;
-    *own = *w;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
     if (w->shards != ECHI_SHARDS_AUTO) return;
+    w->shards = 1;
+    w->shard_of_rank0 = true;
+    *own = *w;
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
     const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && !w->deterministic && w->layers.count > 0;
     for (int k = 1; may && k <= most; k = k < most && 2 * k > most ? most : 2 * k)
-        for (int i = 0; i < 2; i++) {
-            char text[2];
+        for (int i = 0; i < (k == 1 ? 1 : 2); i++) {
             own->shards = k;
             own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            if ((k == 1 && i) || echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-            value[i][k] = candidate_of(own, times, &work->tried, work).rate;
+            value[i][k] = worth_of_shards(own, times, work);
             if (value[i][k] > best) best = value[i][k];
         }
-    w->shards = 1;
     for (int k = 1; k <= most && best > 0; k++)
         for (int i = 0; i < 2; i++) {
             if (!(value[i][k] > 0 && value[i][k] * CLEARLY >= best)) continue;
