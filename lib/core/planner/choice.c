@@ -22,6 +22,7 @@
 static struct echi_candidate scored(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
                                     struct echi_choice_work *work) {
     struct echi_prediction p;
+    if (work->between) work->between(work->self);
     echi_predict(plan, times, &w->load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
