@@ -43,7 +43,7 @@ static double normal_within(double x) {
     return x < 0 ? 1 - p : p;
 }
 
-/* Points of the integral. A step that does not vary is taken for one that does by so little, one that is far shorter than the longest for one
+/* Points of the integral. A step that does not vary is taken for one that does by so little, one far shorter than the longest for one
  * that is so much shorter. */
 #define POINTS 512
 #define JITTER_MIN 0.01

@@ -529,6 +529,12 @@ static bool make_hosts(struct play *p) {
     return p->cost;
 }
 
+static struct echi_varying step_of(const struct echi_plan *plan, const struct echi_times *times, int rank) {
+    const struct echi_times *t = &times[rank];
+    const uint32_t n = plan->n[rank];
+    return echi_predict_varying(t, plan->separated ? echi_times_trunk(t, n) : echi_times_whole(t, n));
+}
+
 static bool set_up(struct play *p, int limit) {
     const struct echi_plan *plan = p->plan;
     for (int r = 0; r < plan->world; r++) p->workers += plan->group_of[r] != ECHI_NONE;
@@ -544,9 +550,8 @@ static bool set_up(struct play *p, int limit) {
     if (!p->worker || !p->shard || !p->rows || !p->step || !make_pieces(p, limit)) return false;
     for (int r = 0, w = 0; r < plan->world; r++) {
         if (plan->group_of[r] == ECHI_NONE) continue;
-        const struct echi_times *t = &p->times[r];
         p->worker[w].rank = r;
-        p->step[w] = echi_predict_varying(t, plan->separated ? echi_times_trunk(t, plan->n[r]) : echi_times_whole(t, plan->n[r]));
+        p->step[w] = step_of(plan, p->times, r);
         p->worker[w].shape = shape_of(p, r);
         p->worker[w].here = zeroed(p, (size_t)p->pieces, sizeof *p->worker[w].here);
         if (!p->worker[w].shape || !p->worker[w++].here) return false;
@@ -625,6 +630,15 @@ bool echi_predict_by_part(const struct echi_plan *plan) {
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)plan->sync);
     return policy->rounds && !policy->local && plan->codec == ECHI_CODEC_DENSE && !plan->deterministic && plan->parts.count > 0 &&
            echi_plan_workers(plan, -1) > 1;
+}
+
+double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
+                                struct echi_predict_work *work) {
+    struct echi_varying *step = (struct echi_varying *)(void *)work;
+    int workers = 0;
+    for (int r = 0; r < plan->world; r++)
+        if (plan->group_of[r] != ECHI_NONE) step[workers++] = step_of(plan, times, r);
+    return plan->round / echi_predict_longest(step, workers);
 }
 
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,

@@ -176,18 +176,20 @@ static double worth_of_shards(const struct echi_wishes *w, const struct echi_tim
 static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     struct echi_wishes *own = &work->trial;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
+    bool enough = false;   /* no owners can make clearly more */
     if (w->shards != ECHI_SHARDS_AUTO) return;
     w->shards = 1;
     w->shard_of_rank0 = true;
     *own = *w;
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
     const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && !w->deterministic && w->layers.count > 0;
-    for (int k = 1; may && k <= most; k = k < most && 2 * k > most ? most : 2 * k)
-        for (int i = 0; i < (k == 1 ? 1 : 2); i++) {
+    for (int k = 1; may && k <= most && !enough; k = k < most && 2 * k > most ? most : 2 * k)
+        for (int i = 0; i < (k == 1 ? 1 : 2) && !enough; i++) {
             own->shards = k;
             own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
             value[i][k] = worth_of_shards(own, times, work);
             if (value[i][k] > best) best = value[i][k];
+            enough = value[i][k] > 0 && value[i][k] * CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
         }
     for (int k = 1; k <= most && best > 0; k++)
         for (int i = 0; i < 2; i++) {
@@ -342,6 +344,18 @@ static bool choose_without(const struct echi_wishes *w, const struct echi_times 
     return choose(&own, times, work, out, &work->without, text, sizeof text) == ECH_OK;
 }
 
+/* Rounds without a node whose steps alone would take too long to be worth a word, with some slack, since shares depend on who owns what. */
+#define SLACK 1.1
+static bool needed_in_rounds(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, int rank,
+                             double with) {
+    struct echi_wishes own = *w;
+    char text[2];
+    own.batch = echi_wishes_round(w);
+    own.absent[rank] = true;
+    if (w->sync != ECHI_SYNC_BSP || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) return false;
+    return echi_predict_rounds_most(&work->tried, times, &work->predict) * SLACK < with * USELESS;
+}
+
 /* About what the same wishes are worth without one node: under the policy that was taken, with as many groups or with one fewer, which
  * may have been this node's own; or in step. Where all policies are compared, a choice made anew for every suspect would take too long. */
 static double worth_about(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
@@ -377,6 +391,7 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
     const int count = suspects(w, plan, times, suspect);
     for (int i = 0; i < count; i++) {
         if (w->choose) value[i] = worth_about(w, times, work, &now->candidate[now->taken], suspect[i]);
+        else if (needed_in_rounds(w, times, work, suspect[i], with)) value[i] = 0;
         else value[i] = choose_without(w, times, work, suspect[i], stays, without) ? worth(w, &without->candidate[without->taken]) : 0;
     }
     for (;;) {
