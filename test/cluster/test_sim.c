@@ -836,6 +836,25 @@ static void whose_loss_ends_the_run(void **state) {
     assert_non_null(strstr(a.err.text, "rank 0 died"));
 }
 
+/* Owners that have no samples. What they make of the weights: test_exact. */
+static void servers_train_nothing(void **state) {
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        prepare(&a, 4, "bsp");
+        set(&a.config, "shards", dies ? "0,2,3" : "2,3");
+        set(&a.config, "shares", "16,16,0,0");
+        set(&a.config, "deadline", "0.05");
+        if (dies) a.host[3].dies = 0.05;
+        simulate_well(&a);
+        assert_int_equal(a.report.n_shards, dies ? 3 : 2);
+        assert_int_equal(a.report.n_lost, dies);
+        assert_int_equal(a.report.samples, 2 * TRAIN);
+        assert_int_equal(a.report.group_of[2], -1);
+        assert_int_equal(a.report.group_of[3], -1);
+        assert_true(a.report.owner_of[0] == (dies ? 0 : 2) && (a.report.momentum_lost > 0) == dies);
+    }
+}
+
 static void late_hosts_delay_the_start(void **state) {
     (void)state;
     prepare(&a, 3, "bsp");
@@ -1037,6 +1056,7 @@ int main(void) {
         cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not), cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),
+        cmocka_unit_test(servers_train_nothing),
         cmocka_unit_test(late_hosts_delay_the_start),
         cmocka_unit_test(places_and_credits),
         cmocka_unit_test(who_waits_for_whom),
