@@ -261,8 +261,8 @@ struct ech_config {
     /* Seconds, about, for which this node measures its steps before the run, 0.001 to 60 (default 0.4). Shorter: the run begins sooner and
      * the plan goes by noisier times. Longer: where a control group deals the processor out in periods of more than 100 ms. */
     double measure;
-    /* sync bsp: nodes that own the parameters together, each some parts: a number of nodes (default "1"; those with the fastest links, of
-     * such the fastest; fewer where a link has no room), two or more ranks, "0,2,3", or "auto": as many as are predicted to gain 2 % or
+    /* sync bsp: nodes that own the parameters together, each some parts: a number of nodes (those with the fastest links, of such the
+     * fastest; fewer where a link has no room), two or more ranks, "0,2,3", or "auto", the default: as many as are predicted to gain 2 % or
      * more (one with another policy or codec, and with deterministic). Only rank 0 reads it. */
     char shards[256];
     /* sync bsp: how gradients are summed and weights given out: "server" (by their owners), "ring" (from worker to worker; the parameters

@@ -111,6 +111,8 @@ const char *echi_net_address(const struct echi_net *net);
  * values) or on a broken OS call. */
 ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
                          struct ech_error *err);
+/* Writes of what is queued as much as connections take at once. For who is not back at its next poll for a while; events wait for that. */
+void echi_net_flush(struct echi_net *net);
 /* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
 void echi_net_wake(struct echi_net *net);
 

@@ -237,6 +237,10 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
     return ECH_OK;
 }
 
+void echi_net_flush(struct echi_net *net) {
+    for (int i = 0; i < net->n_conns; i++) echi_conn_flush(net, &net->conns[i]);
+}
+
 void echi_net_wake(struct echi_net *net) {
     if (!atomic_exchange(&net->woken, true)) net->transport->ops->wake(net->transport);
 }

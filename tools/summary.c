@@ -28,12 +28,20 @@ static bool print_ranks(FILE *to, const struct ech_report *r, int group) {
     return before[0] == ',';
 }
 
+/* After a loss a rank may own several. */
+static int first_shard_of(const struct ech_report *r, int owner) {
+    int k = 0;
+    while (r->shard_owner[k] != owner) k++;
+    return k;
+}
+
 static void print_groups(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) {
         fprintf(to, "  group %d          ", g);
         if (!print_ranks(to, r, g)) fprintf(to, "nobody");
         fprintf(to, "; %s kept by rank%s %d", r->head >= 0 ? "convolutions" : "weights", r->n_shards ? "s" : "", r->owner_of[g]);
-        for (int k = 1; k < r->n_shards; k++) fprintf(to, ", %d", r->shard_owner[k]);
+        for (int k = 1; k < r->n_shards; k++)
+            if (first_shard_of(r, r->shard_owner[k]) == k) fprintf(to, ", %d", r->shard_owner[k]);
         if (r->iteration_seconds[g] > 0) fprintf(to, "; %.3g ms an iteration", 1e3 * r->iteration_seconds[g]);
         fputc('\n', to);
     }

@@ -57,9 +57,6 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
 static ech_status launcher_fits(const struct ech_config *config, struct ech_error *err);
 
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
-/* The default of shards. Once a run outlives the loss of an owner it is to be "auto". */
-#define SHARDS "1"
-
 #define OPTIONS(X)                                                                                                            \
     X(rank, "rank", "R", "0", INT, 0, ECH_WORLD_MAX - 1, no_word, NULL, "number of this node; rank 0 coordinates")            \
     X(world, "world", "N", "1", INT, 1, ECH_WORLD_MAX, no_word, NULL, "number of nodes; 64 at most on machines")               \
@@ -178,9 +175,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")       \
     X(measure, "measure", "SECONDS", "0.4", REAL, 0.001, 60, no_word, NULL,                                                    \
       "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")               \
-    X(shards, "shards", "N|RANKS|auto", SHARDS, TEXT, 0, 0, no_word, shards_fit,                                               \
-      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay. Where rank " \
-      "0 is one of them and trains, the others may be lost")                                                                    \
+    X(shards, "shards", "N|RANKS|auto", "auto", TEXT, 0, 0, no_word, shards_fit,                                               \
+      "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay, one under " \
+      "other policies. Where rank 0 is one of them and trains, the others may be lost")                                        \
     X(exchange, "exchange", "WAY", "auto", TEXT, 0, 0, no_word, exchange_fits,                                                 \
       "how gradients are summed and weights given out (bsp): server: by their owners; ring: from worker to worker; auto: the faster")
 

@@ -125,7 +125,6 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->exchange = ECHI_EXCHANGES;
     for (int i = 0; i < ECHI_EXCHANGES; i++)
         if (strcmp(c->exchange, echi_exchange_name((enum echi_exchange)i)) == 0) w->exchange = (enum echi_exchange)i;
-    if (w->exchange == ECHI_EXCHANGE_RING && numbers < 2 && w->shards < 2) w->shards = c->world;   /* all workers own some of it */
     w->inner_steps = (uint32_t)c->inner_steps;
     w->outer_lr = c->outer_lr;
     w->outer_momentum = c->outer_momentum;

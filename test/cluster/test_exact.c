@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
+#include <assert.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
 
-struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; };
+struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; };   /* shards NULL: 1 */
 
 /* ------------------------------------------------- what is trained */
 
@@ -100,8 +100,8 @@ static struct run {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     char address[64];                   /* of rank 0 */
-    int step[2];                        /* rounds applied by owner and head */
-    atomic_int parts, of_part[ECHI_PARTS_MAX];   /* where parts are applied one by one, by one owner or several: so many; rounds of each */
+    int step[1 + ECHI_PARTS_MAX];       /* rounds applied, by owners: of each part at 1 + its number, or of all at 0 */
+    int head_step;                      /* ... and by the head */
     echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
     const echi_real *start_from;        /* restart: weights after each round, of another run */
 } run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -119,26 +119,32 @@ struct node {
 
 /* --- in the place of the library's own */
 
+/* Parameters of the next round of those that *step counts. */
+static void was_applied(void *exec, const struct echi_task *task, int *step, size_t at, size_t count) {
+    const size_t row = (size_t)(*step)++ * run.params + at;
+    echi_real *weights = (echi_real *)echi_exec_slot(exec, task->weights_out, NULL) + at;
+    assert(*step <= ROUNDS);
+    if (!run.deterministic)   /* of a part the task itself has put the sum together */
+        memcpy(run.gradient + row, (echi_real *)echi_exec_slot(exec, task->grads, NULL) + at, count * sizeof(echi_real));
+    if (run.restart) memcpy(weights, run.start_from + row, count * sizeof *weights);
+    memcpy(run.weights + row, weights, count * sizeof *weights);
+}
+
 ech_status __real_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const bool head = task->kind == ECHI_TASK_HEAD_APPLY;
-    if (!head && task->kind != ECHI_TASK_APPLY) return __real_echi_exec_run(self, task, result, err);
-    size_t at = head ? run.cut : 0, count = head ? run.params - run.cut : run.separated ? run.cut : run.params;
-    if (task->only) {
-        const struct echi_plan *plan = &((const struct echi_exec *)self)->setup->plan;
-        at = plan->parts.part[task->only - 1].at;
-        count = plan->parts.part[task->only - 1].count;
-        run.parts = plan->separated ? echi_parts_before(&plan->parts, ((const struct echi_exec *)self)->setup->cut) : plan->parts.count;
-    }
-    const int step = task->only ? run.of_part[task->only - 1]++ : run.step[head]++;
-    const size_t row = (size_t)step * run.params + at;
     ECHI_TRY(__real_echi_exec_run(self, task, result, err));
-    if (!run.deterministic)   /* of a part the task itself has put the sum together */
-        memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
-    echi_real *weights = (echi_real *)echi_exec_slot(self, task->weights_out, NULL) + at;
-    if (run.restart) memcpy(weights, run.start_from + row, count * sizeof *weights);
-    memcpy(run.weights + row, weights, count * sizeof *weights);
+    if (!head && task->kind != ECHI_TASK_APPLY) return ECH_OK;
+    const struct echi_setup *setup = ((const struct echi_exec *)self)->setup;
+    const bool whole = !task->only && setup->plan.shards == 0;
+    if (head) was_applied(self, task, &run.head_step, run.cut, run.params - run.cut);
+    else if (whole) was_applied(self, task, &run.step[0], 0, run.separated ? run.cut : run.params);
+    for (int i = 0; i < setup->plan.parts.count && !head && !whole; i++) {
+        const struct echi_part *part = &setup->plan.parts.part[i];
+        if (task->only ? i == task->only - 1 : part->first < setup->cut && echi_plan_owns_part(&setup->plan, setup->rank, i))
+            was_applied(self, task, &run.step[1 + i], part->at, part->count);
+    }
     return ECH_OK;
 }
 
@@ -187,8 +193,8 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
     struct node *nodes = calloc(WORLD_MAX, sizeof *nodes);
     assert_non_null(nodes);
     run.separated = strcmp(s->separate, "1") == 0;
-    run.step[0] = run.step[1] = run.parts = 0;
-    for (int i = 0; i < ECHI_PARTS_MAX; i++) run.of_part[i] = 0;
+    memset(run.step, 0, sizeof run.step);
+    run.head_step = 0;
     run.address[0] = 0;
     run.hub = NULL;
     if (!s->tcp) assert_int_equal(echi_net_hub_create(s->world, &run.hub, NULL), ECH_OK);
@@ -215,8 +221,8 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "isa", run.plain ? "base" : "auto", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
-        if (s->shards) assert_int_equal(ech_config_set(c, "shards", s->shards, NULL), ECH_OK);
-        if (s->exchange) assert_int_equal(ech_config_set(c, "exchange", s->exchange, NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "shards", s->shards ? s->shards : "1", NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "exchange", s->exchange ? s->exchange : "server", NULL), ECH_OK);
         if (run.devices) assert_int_equal(ech_config_set(c, "device", run.device[r % run.devices], NULL), ECH_OK);
         c->on_bound = on_bound;
     }
@@ -238,9 +244,13 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(nodes[r].status, ECH_OK);
     }
     /* What was to be watched was there, and all of it. */
-    for (int i = 0; i < run.parts; i++) assert_int_equal(run.of_part[i], ROUNDS);
-    assert_int_equal(run.step[0], run.parts ? 0 : ROUNDS);
-    assert_int_equal(run.step[1], run.separated && s->world > 1 ? ROUNDS : 0);
+    int watched = 0;
+    for (int i = 0; i <= ECHI_PARTS_MAX; i++) {
+        assert_true(run.step[i] == 0 || run.step[i] == ROUNDS);
+        watched += run.step[i] > 0;
+    }
+    assert_true(s->shards ? watched > 1 && nodes[0].report.n_shards > 1 : watched > 0);
+    assert_int_equal(run.head_step, run.separated && s->world > 1 ? ROUNDS : 0);
     assert_int_equal(nodes[0].report.samples, STEPS * BATCH);
     if (report) *report = nodes[0].report;
     free(nodes);
@@ -301,26 +311,27 @@ static double apart(const echi_real *a, const echi_real *b) {
 }
 
 /* Shares that differ, some of none. The first are whole granules of four, as --deterministic needs them. */
-static const struct shape one = {"one node", 1, "off", "24", .tcp = false};
+static const struct shape one = {"one node", 1, "off", "24", false, NULL, NULL};
 static const struct shape shapes[] = {
-    {"--local 4 --separate 1", 4, "1", "4,12,0,8", .tcp = true},
-    {"--local 3 --separate off", 3, "off", "4,8,12", .tcp = true},
-    {"2 nodes", 2, "off", "4,20", .tcp = false},
-    {"2 nodes and a head", 2, "1", "16,8", .tcp = false},
-    {"3 nodes", 3, "off", "12,4,8", .tcp = false},
-    {"4 nodes and a head", 4, "1", "4,4,4,12", .tcp = false},
-    {"5 nodes", 5, "off", "4,0,8,8,4", .tcp = false},
-    {"5 nodes and a head", 5, "1", "0,12,4,4,4", .tcp = false},
-    {"6 nodes", 6, "off", "4,4,4,4,4,4", .tcp = false},
-    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", .tcp = false},
-    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", .tcp = false},
-    {"odd shares and a head", 4, "1", "1,13,3,7", .tcp = false},
-    {"odd shares", 3, "off", "1,5,18", .tcp = true},
-    {"3 shards", 4, "off", "1,13,3,7", .tcp = false, .shards = "3"},
-    {"a ring", 4, "off", "1,13,3,7", .tcp = false, .exchange = "ring"},
-    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", .tcp = true, .shards = "3,0", .exchange = "ring"},
+    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true, NULL, NULL},
+    {"--local 3 --separate off", 3, "off", "4,8,12", true, NULL, NULL},
+    {"2 nodes", 2, "off", "4,20", false, NULL, NULL},
+    {"2 nodes and a head", 2, "1", "16,8", false, NULL, NULL},
+    {"3 nodes", 3, "off", "12,4,8", false, NULL, NULL},
+    {"4 nodes and a head", 4, "1", "4,4,4,12", false, NULL, NULL},
+    {"5 nodes", 5, "off", "4,0,8,8,4", false, NULL, NULL},
+    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false, NULL, NULL},
+    {"6 nodes", 6, "off", "4,4,4,4,4,4", false, NULL, NULL},
+    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false, NULL, NULL},
+    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false, NULL, NULL},
+    {"2 workers, 2 servers", 4, "off", "16,8,0,0", true, "2,3", NULL},
+    {"3 owners, of which one does not train", 5, "off", "4,0,8,8,4", false, "4,1,0", NULL},
+    {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL},
+    {"odd shares", 3, "off", "1,5,18", true, NULL, NULL},
+    {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring"},
+    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", true, "3,0", "ring"},
 };
-enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 5, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
+enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 4, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
 
 /* A ring has no barrier in the middle of a step. */
 static bool is_possible(const struct shape *s) { return !run.sync_norm || !s->exchange; }

@@ -381,6 +381,7 @@ static void a_far_coordinator_holds_up_nobody(void **state) {
 static void bsp_over_links(void **state) {
     (void)state;
     prepare(&a, 5, "bsp");
+    set(&a.config, "shards", "1");   /* two would send and take in at a time */
     set(&a.config, "shares", "equal");
     set(&a.config, "batch", "40");
     for (int h = 0; h < 5; h++) {
@@ -770,6 +771,7 @@ static void the_others_go_on(void **state) {
         set(&a.config, "separate", i / 4 == 1 ? "1" : "off");
         set(&a.config, "deadline", "0.05");
         set(&a.config, "epochs", "6");
+        if (i % 4 == 0) set(&a.config, "shares", "equal");   /* rank 0 trains: else the loss of an owner of a shard ends the run */
         if (i % 4) set(&a.config, "samples-per-step", "8");
         if (i % 4) set(&a.config, "lr", "0.01");
         for (int h = 0; h < 8; h++) {
@@ -786,8 +788,10 @@ static void the_others_go_on(void **state) {
         a.host[2].dies = begins + 0.005;
         a.host[6].dies = begins + 0.011;
         if (i % 4 == 3) a.host[1].dies = begins + 0.015;
+        const bool owned = a.report.n_shards > 0;
         memset(&a.report, 0, sizeof a.report);
         simulate_well(&a);
+        assert_true(owned || i > 0);
         assert_int_equal(a.report.n_lost, i % 4 == 3 ? 3 : 2);
         assert_int_equal(a.report.lost[0], 2);
         assert_int_equal(a.report.samples, 6 * TRAIN);
@@ -830,6 +834,25 @@ static void whose_loss_ends_the_run(void **state) {
     a.host[0].dies = 0.01;
     assert_int_equal(simulate(&a), ECH_E_PEER_LOST);
     assert_non_null(strstr(a.err.text, "rank 0 died"));
+}
+
+/* Owners that have no samples. What they make of the weights: test_exact. */
+static void servers_train_nothing(void **state) {
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        prepare(&a, 4, "bsp");
+        set(&a.config, "shards", dies ? "0,2,3" : "2,3");
+        set(&a.config, "shares", "16,16,0,0");
+        set(&a.config, "deadline", "0.05");
+        if (dies) a.host[3].dies = 0.05;
+        simulate_well(&a);
+        assert_int_equal(a.report.n_shards, dies ? 3 : 2);
+        assert_int_equal(a.report.n_lost, dies);
+        assert_int_equal(a.report.samples, 2 * TRAIN);
+        assert_int_equal(a.report.group_of[2], -1);
+        assert_int_equal(a.report.group_of[3], -1);
+        assert_true(a.report.owner_of[0] == (dies ? 0 : 2) && (a.report.momentum_lost > 0) == dies);
+    }
 }
 
 static void late_hosts_delay_the_start(void **state) {
@@ -1033,6 +1056,7 @@ int main(void) {
         cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not), cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),
+        cmocka_unit_test(servers_train_nothing),
         cmocka_unit_test(late_hosts_delay_the_start),
         cmocka_unit_test(places_and_credits),
         cmocka_unit_test(who_waits_for_whom),

@@ -90,12 +90,16 @@ one_host 'speed 1 x' --profile "$work/profile2"
 ratio_is "a profile twice as slow" "$(speed_of)" "$base" 0.499 0.501
 one_host 'speed 1000 images/s' --profile "$work/profile2" --batch 64
 ratio_is "images/s, whatever the profile" "$(speed_of)" 1000 0.9 1.01
-# A slow link: two workers, dense, in step; each round moves all weights and gradients of the one that is not the owner.
+# A slow link: two workers, dense, in step; each round moves all weights and gradients of the one that is not the owner. By default the two
+# own half of the parameters each, and both ways are in use at a time.
 printf 'hosts 2 speed 1 x link 1 Mb/s\n' >"$work/h"
-run --hosts "$work/h" --compute model --steps 10 --eval-every 0 --separate off --shares equal --report "$work/report"
 bits=$((61706 * 4 * 8))   # of LeNet-5, one way; both ways are one behind the other
-seconds=$(value seconds)
-ratio_is "ten rounds over a link of 1 Mb/s" "$seconds" "$(awk -v b=$bits 'BEGIN { print 10 * 2 * b / 1e6 }')" 0.9 1.15
+for shards in 1 auto; do
+    run --hosts "$work/h" --compute model --steps 10 --eval-every 0 --separate off --shares equal --shards $shards --report "$work/report"
+    ways=$([ $shards = 1 ] && echo 2 || echo 1.2)
+    ratio_is "ten rounds over a link of 1 Mb/s, --shards $shards" "$(value seconds)" \
+        "$(awk -v b=$bits -v w="$ways" 'BEGIN { print 10 * w * b / 1e6 }')" 0.9 1.15
+done
 
 # --- a plan is followed
 run --workers 4 --spread strong --sync gssp --steps 20 --save-plan "$work/plan" --report "$work/one.json"

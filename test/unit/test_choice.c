@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 static struct echi_times times[ECHI_WORLD_MAX];
@@ -380,6 +381,27 @@ static void a_burden_is_left_out(void **state) {
         fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
 }
 
+/* Whoever chooses may have to show that it is there: it is called between predictions, none of which takes long. */
+struct watch { int calls; clock_t at, longest; };
+static void look(void *self) {
+    struct watch *w = self;
+    const clock_t now = clock();
+    if (w->calls++ > 0 && now - w->at > w->longest) w->longest = now - w->at;
+    w->at = now;
+}
+static void a_choice_can_be_watched(void **state) {
+    (void)state;
+    struct watch watch = {0};
+    classes((const double[]){500, 1000, 2000, 4000});
+    chance(0.15, 0.02);
+    work.between = look;
+    work.self = &watch;
+    take();
+    work.between = NULL;
+    assert_true(watch.calls > 50);
+    if (!(watch.longest < CLOCKS_PER_SEC / 4)) fail_msg("%d calls, once %.3f s apart", watch.calls, (double)watch.longest / CLOCKS_PER_SEC);
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     lenet(3, (const double[]){1, 1, 1});
@@ -413,6 +435,7 @@ int main(void) {
         cmocka_unit_test(a_slow_link_is_not_blamed_on_others),
         cmocka_unit_test(the_gain_is_that_of_a_run_without),
         cmocka_unit_test(a_burden_is_left_out),
+        cmocka_unit_test(a_choice_can_be_watched),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -325,6 +325,27 @@ static void waking(struct node *node) {
 
 static void test_waking(void **state) { over(state, 1, waking, NULL); }
 
+/* --- what is queued leaves without a poll --- */
+
+static void flushes(struct node *node) {
+    atomic_bool *in = node->shared;
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        send_to(node, 1, NOTE, "x", 1, NULL, 0, 0);
+        echi_net_flush(node->net);
+        for (int i = 0; i < 500 && !atomic_load(in); i++) echi_sleep_until(echi_now() + 10 * MS);
+        CHECK(atomic_load(in));
+    } else {
+        expect(node, ECHI_NET_MESSAGE);
+        atomic_store(in, true);
+    }
+}
+
+static void test_flush(void **state) {
+    atomic_bool in = false;
+    over(state, 2, flushes, &in);
+}
+
 /* --- names --- */
 
 static ech_status send_named(struct node *node, int name, int priority, const void *payload, size_t len, uint64_t cookie) {
@@ -485,6 +506,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(test_worlds),  EACH(test_payloads),   EACH(test_close_sends_all), EACH(test_urgent_overtakes),
         EACH(test_credits), EACH(test_many_posts), EACH(test_flood),           EACH(test_waking),
-        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_drops), EACH(test_by_name)};
+        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_drops), EACH(test_by_name),
+        EACH(test_flush)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static const struct { const char *spread, *sync, *groups, *separate, *codec; dou
     {"strong", "gssp", "auto", "1", "dense", 0.05},   {"strong", "ssp", "auto", "off", "dense", 0.10},
     {"strong", "gssp", "4", "off", "dense", 0.15},    {"strong", "gssp", "8", "off", "dense", 0.10},
     {"mild", "bsp", "auto", "off", "dense", 0.06},    {"mild", "gssp", "auto", "1", "dense", 0.05},
-    {"mild", "gssp", "8", "off", "dense", 0.10},      {"even", "bsp", "auto", "1", "dense", 0.02},
+    {"mild", "gssp", "8", "off", "dense", 0.10},      {"even", "bsp", "auto", "1", "dense", 0.03},
     {"even", "gssp", "4", "1", "dense", 0.10},        {"even", "gssp", "8", "off", "dense", 0.10},
     {"incast", "bsp", "auto", "off", "dense", 0.05},
     {"incast", "gssp", "4", "off", "dense", 0.10},    {"links", "gssp", "auto", "1", "dense", 0.05},
@@ -58,6 +58,9 @@ static const struct { const char *spread, *sync, *groups, *separate, *codec; dou
     {"links", "gssp", "8", "off", "dense", 0.10},     {"links", "gssp", "2", "off", "topk:balanced", 0.25},
     {"links", "gssp", "8", "off", "topk:volume", 0.25},   /* early ratios are higher */
 };
+
+/* A stutter makes a whole round long: of 350 rounds with some 50 stutters the mean would be off by 5 %. */
+#define ROUNDS_EPOCHS "10"
 
 static void predictions_come_true(void **state) {
     (void)state;
@@ -69,7 +72,7 @@ static void predictions_come_true(void **state) {
         if (ech_config_set(&c, "sync", cases[i].sync, &err) != ECH_OK || ech_config_set(&c, "groups", cases[i].groups, &err) != ECH_OK ||
             ech_config_set(&c, "separate", cases[i].separate, &err) != ECH_OK ||
             ech_config_set(&c, "codec", cases[i].codec, &err) != ECH_OK || ech_config_set(&c, "regroup", "off", &err) != ECH_OK ||
-            ech_config_set(&c, "epochs", "1.5", &err) != ECH_OK)
+            ech_config_set(&c, "epochs", strcmp(cases[i].sync, "bsp") == 0 ? ROUNDS_EPOCHS : "1.5", &err) != ECH_OK)
             fail_msg("%s", err.text);
         const struct ech_sim_options options = {.workers = 16, .spread = cases[i].spread, .costs_only = 1};
         if (ech_simulate(model, data, &c, &options, &r, &err) != ECH_OK) fail_msg("case %zu: %s", i, err.text);
@@ -170,7 +173,7 @@ static void as_many_shards_as_pay(void **state) {
         {"hosts 4 speed 45 images/s", "256", 2},                                             /* 4 make half a percent more */
         {"hosts 8 speed 0.25 images/s", "512", 1},                                           /* links hardly matter */
         {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", 2},    /* the others' links are full of their own */
-        {"hosts 6 speed 45 images/s link 200 Mb/s\nhosts 2 speed 45 images/s", "512", 2},
+        {"hosts 6 speed 45 images/s link 200 Mb/s\nhosts 2 speed 45 images/s", "512", 3},      /* and rank 0 the smallest part */
     };
     for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
         static const char *const counts[] = {"1", "2", "4", "8"};

@@ -287,6 +287,30 @@ static void differences_are_told_in_words(void **state) {
     if (!strstr(err.text, expected) || !strstr(err.text, "was recorded, 'send to the ")) fail_msg("%s", err.text);
 }
 
+/* What the coordinator plans by comes back as it was: with other wishes a replay would make another plan. */
+static void wishes_come_back(void **state) {
+    (void)state;
+    static const struct { int shards; uint16_t rank[ECHI_SHARDS_MAX]; } shards[] = {{ECHI_SHARDS_AUTO, {0}}, {0, {0}}, {1, {0}},
+                                                                                    {ECHI_WORLD_MAX, {0}}, {3, {4, 0, 2}}};
+    for (size_t i = 0; i < 2 * sizeof shards / sizeof shards[0]; i++) {
+        static struct echi_wishes wishes, back;
+        uint8_t bytes[ECHI_RECORD_MAX];
+        memset(&wishes, 0, sizeof wishes);
+        wishes.world = 5;
+        wishes.separate = -1;
+        wishes.lr = 0.1;
+        wishes.shards = shards[i / 2].shards;
+        wishes.shard_rank_given = shards[i / 2].rank[0] > 0;
+        memcpy(wishes.shard_rank, shards[i / 2].rank, sizeof wishes.shard_rank);
+        wishes.keep_all = i % 2;
+        struct echi_writer w = echi_writer_over(bytes, sizeof bytes);
+        echi_wishes_put(&w, &wishes);
+        struct echi_reader r = echi_reader_over(bytes, (size_t)(w.at - bytes));
+        assert_true(w.ok && echi_wishes_get(&r, &back) && r.at == r.end);
+        assert_memory_equal(&wishes, &back, sizeof wishes);
+    }
+}
+
 static void other_versions_are_refused(void **state) {
     (void)state;
     struct tape *t = small();
@@ -432,7 +456,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed), cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
-        cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(wishes_come_back),
+        cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(another_machine_is_refused),   cmocka_unit_test(of_a_session_the_roles_are_replayed),
     };
     const int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -7,7 +7,8 @@
  * Rounds whose parts are applied one by one, of one owner or of the owners of shards, are played on the cost engine, as the simulator plays
  * them (predict_rounds.c). Neglected: frames and credits; leases, which are dealt ahead; what takes place beside the steps (first weights,
  * evaluations, checkpoints); that TCP serves several connections side by side; exchanges of batch-norms. Where a round has more than some
- * thousand pushes of parts, neighbours of a shard travel together.
+ * thousand pushes of parts, neighbours of a shard travel together. Where steps vary, what is luck in the longest step of each round played
+ * is taken off (a control variate): then a few dozen rounds are enough.
  *
  * All other plans have an event loop of their own (predict.c), with links that send in turns as TCP does (predict_links.c; the simulator
  * still sends one message after the other). Neglected: frames, credits and the order by priority of what leaves a node (only words without

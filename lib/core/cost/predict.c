@@ -2,7 +2,6 @@
  * A plan played on lanes and links. */
 #include "echi_predict_impl.h"
 #include "echi_predict_rounds.h"
-#include "echi_random.h"
 #include "echi_ratio.h"
 
 #include <string.h>
@@ -46,31 +45,6 @@ static struct event next(struct echi_play *p) {
     }
     p->heap[i] = last;
     return first;
-}
-
-/* ---- chance ---- */
-
-/* e^x for |x| up to some tens, without libm: (1 + y + y^2/2 + ...)^1024 with y = x / 1024. */
-static double exponential(double x) {
-    const double y = x / 1024;
-    double e = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4)));
-    for (int i = 0; i < 10; i++) e *= e;
-    return e;
-}
-
-bool echi_predict_random(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
-
-/* By how much the k-th step of a rank takes longer: lognormal with median 1, and a stutter now and then. Counted by rank and
- * step, so that two plans meet the same luck. The normal number is a sum of twelve uniform ones. */
-double echi_predict_factor(const struct echi_times *t, int rank, uint32_t k) {
-    if (!echi_predict_random(t)) return 1;
-    uint32_t word[8], sum = 0;
-    echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k, word);
-    echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k + 1, word + 4);
-    for (int i = 0; i < 6; i++) sum += (word[i] & 0xffff) + (word[i] >> 16);
-    const double normal = (sum + 6.0) / 65536 - 6;
-    const bool stutters = word[6] < t->stutter * 4294967296.0;
-    return exponential(t->jitter * normal) * (stutters ? t->stutter_factor : 1);
 }
 
 /* ---- resources ---- */

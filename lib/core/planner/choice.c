@@ -11,6 +11,8 @@
 #define CLEARLY 1.02
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
+/* Several owners, the loss of any of which would end the run, are worth that when they make a run so many times faster. */
+#define WORTH_A_RISK 1.1
 /* A link is thin when those of others carry so many times as much. */
 #define THIN 3
 /* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
@@ -20,6 +22,7 @@
 static struct echi_candidate scored(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
                                     struct echi_choice_work *work) {
     struct echi_prediction p;
+    if (work->between) work->between(work->self);
     echi_predict(plan, times, &w->load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
@@ -160,25 +163,34 @@ static void best_place(struct echi_wishes *w, const struct echi_times *times, st
     w->owners = taken % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
 }
 
+/* Images a second of rounds with so many owners, less where the loss of any of several owners ends the run. */
+static double worth_of_shards(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    char text[2];
+    if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return 0;
+    const double rate = candidate_of(w, times, &work->tried, work).rate;
+    return work->tried.shards > 0 && !echi_plan_outlives_owners(&work->tried) ? rate / WORTH_A_RISK : rate;
+}
+
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
- * is a round part by part. */
+ * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. */
 static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     struct echi_wishes *own = &work->trial;
-    *own = *w;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
+    bool enough = false;   /* no owners can make clearly more */
     if (w->shards != ECHI_SHARDS_AUTO) return;
+    w->shards = 1;
+    w->shard_of_rank0 = true;
+    *own = *w;
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
     const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && !w->deterministic && w->layers.count > 0;
-    for (int k = 1; may && k <= most; k = k < most && 2 * k > most ? most : 2 * k)
-        for (int i = 0; i < 2; i++) {
-            char text[2];
+    for (int k = 1; may && k <= most && !enough; k = k < most && 2 * k > most ? most : 2 * k)
+        for (int i = 0; i < (k == 1 ? 1 : 2) && !enough; i++) {
             own->shards = k;
             own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            if ((k == 1 && i) || echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-            value[i][k] = candidate_of(own, times, &work->tried, work).rate;
+            value[i][k] = worth_of_shards(own, times, work);
             if (value[i][k] > best) best = value[i][k];
+            enough = value[i][k] > 0 && value[i][k] * CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
         }
-    w->shards = 1;
     for (int k = 1; k <= most && best > 0; k++)
         for (int i = 0; i < 2; i++) {
             if (!(value[i][k] > 0 && value[i][k] * CLEARLY >= best)) continue;
@@ -188,25 +200,31 @@ static void best_shards(struct echi_wishes *w, const struct echi_times *times, s
         }
 }
 
-/* Sets how gradients are summed: on a ring of all workers where that gains so much more than the owners chosen so far, since a ring breaks
- * with the first node that is lost, and waits for each link in turn. */
-#define RING_GAINS 1.05
-static void best_exchange(struct echi_wishes *w, const struct echi_times *times, bool may, struct echi_choice_work *work) {
+/* What a ring of all workers makes, as a candidate that is in work->tried; 0: there can be none. */
+static double worth_of_ring(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     struct echi_wishes *own = &work->trial;
-    char text[2];
-    if (w->exchange != ECHI_EXCHANGES) return;
-    w->exchange = ECHI_EXCHANGE_SERVER;
-    if (!may || w->sync != ECHI_SYNC_BSP || w->world < 3) return;
     *own = *w;
-    if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) return;
-    const double server = candidate_of(own, times, &work->tried, work).rate;
     own->exchange = ECHI_EXCHANGE_RING;
     own->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
-    if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) return;
-    const double ring = candidate_of(own, times, &work->tried, work).rate;
-    if (!echi_plan_rings(&work->tried) || ring < RING_GAINS * server) return;
-    w->exchange = ECHI_EXCHANGE_RING;
-    w->shards = own->shards;
+    const double rate = w->sync == ECHI_SYNC_BSP && w->layers.count > 0 ? worth_of_shards(own, times, work) : 0;
+    return rate > 0 && echi_plan_rings(&work->tried) ? rate : 0;
+}
+
+/* Sets how gradients are summed, and with that how many own the parts. A ring of all workers is taken where it gains so much more than
+ * owners would, since it breaks with the first node that is lost, and waits for each link in turn. One that was wished for is taken where
+ * it can be. Owners that were wished for stay. */
+#define RING_GAINS 1.05
+static void best_exchange(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+    const bool open = w->exchange == ECHI_EXCHANGES, any = w->shards == ECHI_SHARDS_AUTO;
+    const double ring = any && w->exchange != ECHI_EXCHANGE_SERVER ? worth_of_ring(w, times, work) : 0;
+    if (open || (any && ring <= 0)) w->exchange = ECHI_EXCHANGE_SERVER;
+    if (!(any && w->exchange == ECHI_EXCHANGE_RING)) best_shards(w, times, work);
+    if (open && ring > 0 && w->world > 2) {
+        struct echi_wishes *own = &work->trial;
+        *own = *w;
+        if (ring >= RING_GAINS * worth_of_shards(own, times, work)) w->exchange = ECHI_EXCHANGE_RING;
+    }
+    if (any && w->exchange == ECHI_EXCHANGE_RING) w->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
 }
 
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
@@ -215,9 +233,7 @@ static ech_status one_policy(const struct echi_wishes *wishes, const struct echi
     struct echi_wishes *w = &work->placed;
     *w = *wishes;
     best_place(w, times, work);
-    const bool may_ring = w->shards == ECHI_SHARDS_AUTO;   /* else owners were wished for */
-    best_shards(w, times, work);
-    best_exchange(w, times, may_ring, work);
+    best_exchange(w, times, work);
     const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
     if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
@@ -355,6 +371,18 @@ static bool choose_without(const struct echi_wishes *w, const struct echi_times 
     return choose(&own, times, work, out, &work->without, text, sizeof text) == ECH_OK;
 }
 
+/* Rounds without a node whose steps alone would take too long to be worth a word, with some slack, since shares depend on who owns what. */
+#define SLACK 1.1
+static bool needed_in_rounds(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, int rank,
+                             double with) {
+    struct echi_wishes own = *w;
+    char text[2];
+    own.batch = echi_wishes_round(w);
+    own.absent[rank] = true;
+    if (w->sync != ECHI_SYNC_BSP || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) return false;
+    return echi_predict_rounds_most(&work->tried, times, &work->predict) * SLACK < with * USELESS;
+}
+
 /* About what the same wishes are worth without one node: under the policy that was taken, with as many groups or with one fewer, which
  * may have been this node's own; or in step. Where all policies are compared, a choice made anew for every suspect would take too long. */
 static double worth_about(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
@@ -390,6 +418,7 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
     const int count = suspects(w, plan, times, suspect);
     for (int i = 0; i < count; i++) {
         if (w->choose) value[i] = worth_about(w, times, work, &now->candidate[now->taken], suspect[i]);
+        else if (needed_in_rounds(w, times, work, suspect[i], with)) value[i] = 0;
         else value[i] = choose_without(w, times, work, suspect[i], stays, without) ? worth(w, &without->candidate[without->taken]) : 0;
     }
     for (;;) {

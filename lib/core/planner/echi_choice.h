@@ -34,6 +34,8 @@ struct echi_choice {
 /* The workspace of a choice: plans have room for every rank, and a thread's stack has none for several of them. As with a prediction's, a
  * caller keeps one and leaves its contents alone. */
 struct echi_choice_work {
+    void (*between)(void *self); void *self;     /* called before each prediction, some ms apart: whoever chooses may have to show that it
+                                                    is there. NULL: nobody is called */
     struct echi_predict_work predict;
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
     struct echi_plan tried;                      /* scored, and forgotten */

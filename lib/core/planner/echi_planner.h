@@ -35,6 +35,7 @@ struct echi_wishes {
                                           (echi_choice.h) */
     enum echi_exchange exchange;       /* BSP, with shards; ECHI_EXCHANGES: the faster */
     bool shard_rank_given; uint16_t shard_rank[ECHI_SHARDS_MAX];   /* which nodes, each once; else its owner and the fastest beside it */
+    bool shard_of_rank0;               /* of so many owners rank 0 is one, where it trains. For echi_plan_choose alone */
     enum echi_codec codec; enum echi_ratios ratios;
     uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
     uint32_t inner_steps;              /* `local`: steps of a worker in a round, in the mean over all; 1 .. ECHI_INNER_MAX */
@@ -84,7 +85,7 @@ void echi_plan_parts(const struct echi_wishes *wishes, const struct echi_times t
 int echi_plan_best_link(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], const bool but[ECHI_WORLD_MAX]);
 /* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and
  * those with the fastest links beside it, of such the fastest processors (with ECHI_OWNERS_OTHER the fastest processors, whatever their
- * links), but none whose link has no room for a part. Nothing under other policies and codecs. */
+ * links), but none whose link has no room for a part, unless it is rank 0 and wished for. Nothing under other policies and codecs. */
 void echi_plan_divide(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 /* One owner has all. */
 void echi_plan_undivide(struct echi_plan *plan);

@@ -3,6 +3,7 @@
 #include "echi_planner.h"
 #include "echi_ratio.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* Within a group nobody waits long when the slowest is at most this much slower than the fastest: with S = 3 the bound
@@ -128,7 +129,8 @@ static double seconds_beside_head(const struct echi_wishes *w, const struct echi
 /* What a round takes on a node that is given so many samples: its layers of them, a push and weights back, at the owner
  * those of all workers, and at the head the whole round's rows. */
 static struct echi_times bsp_times(const struct echi_times *times, const struct echi_plan *plan, int rank, int workers) {
-    struct echi_times t = *times;
+    struct echi_times t;
+    memcpy(&t, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < t.count; i++) {
         if (plan->separated) t.head[i] = rank == plan->head ? echi_times_head(times, plan->round) : 0;
         else t.head[i] += 2 * times->exchange * (rank == plan->owner_of[0] ? workers : 1);

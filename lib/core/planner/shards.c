@@ -103,14 +103,18 @@ void echi_plan_undivide(struct echi_plan *plan) {
     for (int i = 0; i < plan->parts.count; i++) plan->parts.part[i].shard = 0;
 }
 
+/* Whether rank 0 owns a part in any case. */
+static bool rank0_owns(const struct echi_wishes *w, const struct echi_plan *plan) { return w->shard_of_rank0 && plan->n[0] > 0; }
+
 /* Owners whose link has no room for as much as a part. */
-static void leave_out(const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+static void leave_out(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     double share[ECHI_SHARDS_MAX];
     const int shards = plan->shards;
     echi_plan_shard_shares(plan, times, share);
     plan->shards = 0;
     for (int k = 0; k < shards; k++)
-        if (share[k] * shards * PARTS_A_SHARD >= 0.5) add_owner(plan, plan->shard_owner[k]);
+        if (share[k] * shards * PARTS_A_SHARD >= 0.5 || (plan->shard_owner[k] == 0 && rank0_owns(w, plan)))
+            add_owner(plan, plan->shard_owner[k]);
     plan->owner_of[0] = plan->shard_owner[0];
 }
 
@@ -122,10 +126,11 @@ void echi_plan_divide(const struct echi_wishes *w, const struct echi_times times
         plan->owner_of[0] = plan->shard_owner[0];
     } else {
         add_owner(plan, plan->owner_of[0]);
+        if (rank0_owns(w, plan) && !owns(plan, 0)) add_owner(plan, 0);
         for (int r = next_owner(w, times, plan); r >= 0 && plan->shards < w->shards; r = next_owner(w, times, plan)) add_owner(plan, r);
     }
     const bool rings = w->exchange == ECHI_EXCHANGE_RING && echi_plan_may_ring(plan);
-    if (!w->shard_rank_given && !rings) leave_out(times, plan);
+    if (!w->shard_rank_given && !rings) leave_out(w, times, plan);
     if (plan->shards < 2) return echi_plan_undivide(plan);
     plan->exchange = rings ? ECHI_EXCHANGE_RING : ECHI_EXCHANGE_SERVER;
 }

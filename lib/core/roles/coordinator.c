@@ -52,6 +52,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     next_look_after(c, 0);
     c->lost_peer = c->at_fault = -1;
     c->choice.useless = -1;
+    c->work.between = NULL;
     c->source = c->part_from[1] = c->part_from[2] = ECHI_NO_RANK;
     c->calm = true;
     c->target_at = -1;

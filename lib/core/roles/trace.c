@@ -451,7 +451,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
     echi_put8(w, s->sync_norm);
-    echi_put16(w, (uint16_t)s->shards);
+    echi_put16(w, (uint16_t)(s->shards - ECHI_SHARDS_AUTO));
     echi_put8(w, s->shard_rank_given);
     for (int k = 0; k < s->shards && s->shard_rank_given; k++) echi_put16(w, s->shard_rank[k]);
     echi_put8(w, (uint8_t)s->codec);
@@ -464,6 +464,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put_f64(w, s->outer_momentum);
     echi_put_f64(w, s->drop_older);
     echi_put8(w, s->weigh_by_time);
+    echi_put8(w, s->keep_all);
     echi_put8(w, s->choose);
     echi_put32(w, s->load.trunk);
     echi_put32(w, s->load.head);
@@ -503,7 +504,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
     s->sync_norm = echi_get8(r) != 0;
-    s->shards = echi_get16(r);
+    s->shards = echi_get16(r) + ECHI_SHARDS_AUTO;
     s->shard_rank_given = echi_get8(r) != 0;
     if (s->shards > (s->shard_rank_given ? ECHI_SHARDS_MAX : ECHI_WORLD_MAX)) r->ok = false;
     for (int k = 0; r->ok && k < s->shards && s->shard_rank_given; k++) {
@@ -523,6 +524,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->outer_momentum = echi_get_f64(r);
     s->drop_older = echi_get_f64(r);
     s->weigh_by_time = echi_get8(r) != 0;
+    s->keep_all = echi_get8(r) != 0;
     s->choose = echi_get8(r) != 0;
     s->load.trunk = echi_get32(r);
     s->load.head = echi_get32(r);

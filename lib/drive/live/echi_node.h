@@ -81,6 +81,8 @@ void echi_node_free(struct echi_node *n);
 void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */
 int64_t echi_watch_beat(struct echi_node *n, int64_t now);
+/* Sends it from the middle of a role's step, which may be a choice of plans that takes seconds. */
+void echi_watch_between(void *node);
 void echi_watch_judge(struct echi_node *n);   /* who is silent for too long is lost; a lane without progress is this node's fault */
 /* How long the lane may be without any progress: ten times the longest unit of its work that can be foreseen, at least the deadline; ten
  * deadlines where nothing has measured it (measuring, slots, an evaluation). `lane`: what it does now. */

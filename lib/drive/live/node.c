@@ -155,6 +155,8 @@ static ech_status make_coordinator(struct echi_node *n) {
     n->role.coordinator = calloc(1, sizeof *n->role.coordinator);
     if (!n->role.coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
     echi_coordinator_init(n->role.coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
+    n->role.coordinator->work.between = echi_watch_between;
+    n->role.coordinator->work.self = n;
     return ECH_OK;
 }
 

@@ -35,6 +35,13 @@ int64_t echi_watch_beat(struct echi_node *n, int64_t now) {
     return n->heartbeat_at - now < next ? n->heartbeat_at - now : next;
 }
 
+void echi_watch_between(void *node) {
+    struct echi_node *n = node;
+    const int64_t before = n->heartbeat_at;
+    (void)echi_watch_beat(n, echi_node_now(n));
+    if (n->heartbeat_at != before) echi_wire_flush(n->wire);
+}
+
 static void judge(struct echi_node *n, int r) {
     struct echi_watched *w = &n->watched[r];
     const int64_t silent = n->fair.now - w->silence.since, bound = echi_silence_bound(&w->silence, &n->patience);

@@ -117,6 +117,7 @@ void echi_wire_close(struct echi_wire *w, int64_t linger) {
 }
 
 const char *echi_wire_address(const struct echi_wire *w) { return echi_net_address(w->net); }
+void echi_wire_flush(struct echi_wire *w) { echi_net_flush(w->net); }
 void echi_wire_wake(struct echi_wire *w) { echi_net_wake(w->net); }
 void echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { echi_net_bytes_sent(w->net, out); }
 uint64_t echi_wire_bytes_from(const struct echi_wire *w, int peer) { return echi_net_bytes_from(w->net, peer); }
