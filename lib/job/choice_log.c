@@ -58,7 +58,8 @@ static void tell_shards(const struct ech_config *config, const struct echi_choic
     struct echi_print l = {list, sizeof list, 0};
     for (int k = 0; k < plan->shards; k++) echi_print(&l, "%s%d", k ? ", " : "", plan->shard_owner[k]);
     if (c->one_owner > 0) echi_print(&l, ": %.0f images/s are predicted, with one owner %.0f", c->candidate[c->taken].rate, c->one_owner);
-    echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, owned by ranks %s%s", plan->shards, list,
+    echi_config_log(config, ECH_LOG_INFO, "plan: %d shards, %sowned by ranks %s%s", plan->shards,
+                    echi_plan_rings(plan) ? "gradients summed on a ring, " : "", list,
                     echi_plan_outlives_owners(plan) ? "" : "; the run ends if one of them is lost");
 }
 

@@ -43,7 +43,8 @@
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
 
-struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; };   /* shards NULL: 1 */
+/* shards NULL: 1; exchange NULL: server */
+struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; };
 
 /* ------------------------------------------------- what is trained */
 
