@@ -36,7 +36,8 @@ static ech_status exchange_fits(const struct ech_config *config, struct ech_erro
     long number[ECHI_SHARDS_MAX];
     if (echi_shard_list(config->shards, number) == 1 && number[0] == 1)
         return echi_refuse(err,
-                           "option exchange is ring, but shards is 1: its sums end at several owners; give shards auto, or exchange server");
+                           "option exchange is ring, whose sums end at several owners, but shards is 1: give shards auto, or exchange "
+                           "server");
     const char *with = strcmp(config->codec, "dense") != 0 ? "codec" : config->deterministic ? "deterministic"
                        : config->sync_norm ? "sync-norm" : config->separate > 0 ? "separate" : NULL;
     if (with)
