@@ -31,40 +31,12 @@ accounts() {   # accounts REPORT SAMPLES LOST WHAT: each sample once, and what i
     check "$4: nothing is issued again" grep -qE '"samples_again": [1-9]' "$1"
 }
 
-# The same from what the owners that are left wrote down, not from the coordinator's counts: each place of each epoch is in one
-# lease that an owner applied, or in one that is in the last state that came from a lost owner.
-once() {       # once DIR SAMPLES LOST WHAT
+# The same from what the owners that are left wrote down, not from the coordinator's counts.
+once() {       # once DIR SAMPLES LOST WHAT TASK
     checks=$((checks + 1))
     "$echelon" replay "$1" --show >"$work/shown" 2>"$work/err" || { bad "$4: the recordings cannot be read"; return; }
-    awk -v samples="$2" -v lost="$3" -v task="$5" '
-        function count(text) {   # ... lease I (epoch E, samples S+N, rank W)...
-            sub(/.*\(epoch /, "", text)
-            split(text, n, /[^0-9]+/)
-            for (i = n[2]; i < n[2] + n[3]; i++) times[n[1], i]++
-            leases++
-        }
-        /^rank [0-9]+ of / { rank = $2 }
-        rank == lost { next }
-        $3 == "owner" && $0 ~ "  done: " task ", lease " { count($0) }
-        $3 == "owner" && $4 == "from" && $0 ~ "from rank " lost ": state, " {
-            text = $0
-            while (match(text, /up to lease [0-9]+ of rank [0-9]+/)) {
-                split(substr(text, RSTART, RLENGTH), word, " ")
-                mark[word[7]] = word[4]
-                text = substr(text, RSTART + RLENGTH)
-            }
-        }
-        $1 == "->" && /: lease, lease / { split($0, word, /lease, lease /); split(word[2], number, " "); dealt[number[1] + 0] = $0 }
-        END {
-            for (id in dealt) {
-                worker = dealt[id]
-                sub(/.*, rank /, "", worker)
-                if (id + 0 <= mark[worker + 0] + 0) count(dealt[id])
-            }
-            for (place in times) { places++; if (times[place] != 1) twice++ }
-            if (places != samples || twice) print places + 0 " places of " samples ", " twice + 0 " not once, in " leases + 0 " leases"
-            exit places != samples || twice
-        }' "$work/shown" >"$work/err" 2>&1 || bad "$4: $(cat "$work/err")"
+    awk -v samples="$2" -v lost="$3" -v task="$5" -f "$root/test/cluster/once.awk" "$work/shown" >"$work/err" 2>&1 ||
+        bad "$4: $(cat "$work/err")"
 }
 
 # --- killed: the connection breaks, and everybody knows at once. The others do all that was asked.
