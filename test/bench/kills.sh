@@ -124,8 +124,7 @@ choose() {     # choose SEED: what is known before the run begins
     kind=${kinds[drawn]}
     set_kind "$kind"
     local moments=(start first middle end)
-    draw 4
-    moment=${moments[drawn]}
+    moment=${moments[$1 % 4]}
     [ "$kind/$moment" != gssp-auto/start ] || moment=first
     draw 5
     pair=$drawn   # 0: two victims
