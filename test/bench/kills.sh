@@ -11,8 +11,7 @@
 #   - under BSP with shards and without momentum the weights are those of one node that trains alone (THE_SAME at most apart: a
 #     sample that is missing in one shard, or is there twice, moves them ten times as far). Under GSSP each sample is once in
 #     the owners' recordings.
-# A victim that dies before training may end the run (PROTOCOL.md, "Losses"); then the command must name it. A run that was over
-# before the kill does not count. Of a run that failed all files are kept in build/bench/kills.
+# A run that was over before the kill does not count. Of a run that failed all files are kept in build/bench/kills.
 . "$(dirname "$0")/common.sh"
 
 runs=${SEED:+1} runs=${runs:-${RUNS:-20}} first=${SEED:-${FIRST:-1}}
@@ -184,18 +183,11 @@ wrong_leases() {     # of two lost owners of several the recordings do not tell
 left_behind() {
     for pid in "${nodes[@]}"; do [ -e "/proc/$pid" ] && { awk '{ exit $3 == "Z" }' "/proc/$pid/stat" || echo "node $pid is left; "; }; done
 }
-# Before training the run may end, with the victim's name.
-names_victim() {   # the sentence into $told
-    [ "$(value "$work/report" samples 2>/dev/null || true)" = '' ] || return 1
-    case $moment/$status in start/1[78] | start/137 | first/18) ;; *) return 1 ;; esac
-    told=$(grep -m 1 -E "rank (${victims// /|}) (was lost|did not)" "$work/err")
-}
 judge() {      # into $outcome and $told
     local wrong=$(left_behind)
     lost=$(value "$work/report" lost 2>/dev/null | tr -d '[] ') || true
     if [ "$status" != 0 ]; then
         outcome=FAILED told="${wrong}status $status: $(tail -n 1 "$work/err")"
-        [ -n "$wrong" ] || ! names_victim || outcome=ended
         return 0
     fi
     [ "$lost" != '' ] || { outcome=over told=; return 0; }
@@ -257,13 +249,13 @@ for ((seed = first; hits < runs; seed++)); do
     [ "$outcome" != FAILED ] || { failed=$((failed + 1)); keep_logs; }
 done
 
-printf '\n%-16s %6s %9s %6s %7s %7s %15s %12s\n' kind kills survived ended FAILED 'no hit' 'seconds plain' 'with a kill'
+printf '\n%-16s %6s %9s %7s %7s %15s %12s\n' kind kills survived FAILED 'no hit' 'seconds plain' 'with a kill'
 for kind in "${kinds[@]}"; do
-    s=${count[$kind/survived]:-0} e=${count[$kind/ended]:-0} f=${count[$kind/FAILED]:-0}
-    printf '%-16s %6d %9d %6d %7d %7d %15.2f %12s\n' "$kind" $((s + e + f)) "$s" "$e" "$f" "${count[$kind/over]:-0}" \
-        "${train_seconds[$kind]}" "$([ -z "${cost[$kind]:-}" ] || median ${cost[$kind]})"
+    s=${count[$kind/survived]:-0} f=${count[$kind/FAILED]:-0}
+    printf '%-16s %6d %9d %7d %7d %15.2f %12s\n' "$kind" $((s + f)) "$s" "$f" "${count[$kind/over]:-0}" \
+        "${train_seconds[$kind]}" "$([ -z "${cost[$kind]:-}" ] || printf %.2f "$(median ${cost[$kind]})")"
 done
-echo "ended: by a node that died before training. No hit: the run was over before the kill, and does not count."
+echo "no hit: the run was over before the kill, and does not count"
 echo "seeds $first to $((seed - 1)), FIRST=$seed for more"
 echo "$((hits - failed)) of $hits kills ended as they must"
 [ $failed = 0 ]

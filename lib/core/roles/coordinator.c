@@ -100,11 +100,17 @@ void echi_feed(struct echi_coordinator *c, struct echi_actions *out) {
     c->phase = ECHI_RUN_FEEDS;
     const struct echi_plan *p = plan_of(c);
     const int shards = echi_plan_shards(p);
+    int fed = 0;
     for (int g = 0; g < p->n_groups; g++)
-        for (int k = 0; k < shards; k++) feed_one(c, echi_plan_shard_owner(p, g, k), ECHI_ROLE_OWNER, g, out);
+        for (int k = 0; k < shards; k++) {
+            const int owner = echi_plan_shard_owner(p, g, k);
+            if (is_lost(c, owner)) continue;   /* its parts go to others before the first lease */
+            feed_one(c, owner, ECHI_ROLE_OWNER, g, out);
+            fed++;
+        }
     if (p->separated) feed_one(c, p->head, ECHI_ROLE_HEAD, 0, out);
     /* Each says that it has started, and what it is sent leaves its slot, which looks and checkpoints will write. */
-    c->waits_for = (2 + c->goal.resumed) * (p->n_groups * shards + p->separated);
+    wait_for(c, (2 + c->goal.resumed) * (fed + p->separated));
 }
 
 static void fed(struct echi_coordinator *c, int64_t now) {
@@ -112,6 +118,11 @@ static void fed(struct echi_coordinator *c, int64_t now) {
     c->phase = ECHI_RUN_TRAINS;
     c->train_began = now;
     echi_keep_begin(c);
+}
+
+/* What was sent to a lost owner comes back as sent; that it has started it cannot say any more. */
+void echi_feed_lost(struct echi_coordinator *c, int rank, int64_t now) {
+    if (c->phase == ECHI_RUN_FEEDS && echi_plan_group_owned(plan_of(c), rank) >= 0 && !c->mark[rank]) fed(c, now);
 }
 
 /* ---- progress ---- */
@@ -206,7 +217,10 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         break;
     case ECHI_KIND_REVOKED: echi_losses_revoked(c, e, out); break;
     case ECHI_KIND_STANDS: echi_takeover_stands(c, e); break;
-    case ECHI_KIND_STARTED: fed(c, e->now); break;
+    case ECHI_KIND_STARTED:
+        c->mark[e->from] = true;
+        fed(c, e->now);
+        break;
     case ECHI_KIND_APPLIED: on_applied(c, e, out); break;
     case ECHI_KIND_HELD:
         if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) echi_eval_held(c, e->now, out);

@@ -85,10 +85,9 @@ static void doubt(struct echi_coordinator *c, int rank) {
     }
 }
 
-/* Is there no run without this rank? An owner that has not begun leaves nothing that could go on. */
+/* Is there no run without this rank? */
 static bool ends_with(const struct echi_coordinator *c, int rank) {
-    if (c->phase == ECHI_RUN_MEASURES) return rank == 0;
-    return (c->phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&c->plan, rank) >= 0) || !echi_plan_can_lose(&c->plan, rank);
+    return c->phase == ECHI_RUN_MEASURES ? rank == 0 : !echi_plan_can_lose(&c->plan, rank);
 }
 
 /* Goes on without a node, or ends the run with this status. It is told itself, too: it may be alive, and not know why. */
@@ -125,6 +124,7 @@ void echi_lose(struct echi_coordinator *c, int rank, ech_status status, const ch
         memcpy(a->msg.text, text, strlen(text));
     }
     if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) echi_feed(c, out);
+    else echi_feed_lost(c, rank, now);
     if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) echi_eval_held(c, now, out);
     echi_eval_lost(c, rank, now, out);
     echi_keep_lost(c, rank, now);

@@ -38,7 +38,7 @@ static uint32_t cost_of(const struct echi_coordinator *c, int rank) {
     if (rank == 0) return COST_RANK0;
     if (c->phase == ECHI_RUN_MEASURES) return COST_WORKER;
     const bool owns = echi_plan_group_owned(&c->plan, rank) >= 0;
-    if (!echi_plan_can_lose(&c->plan, rank) || (owns && c->phase < ECHI_RUN_TRAINS)) return COST_NEEDED;
+    if (!echi_plan_can_lose(&c->plan, rank)) return COST_NEEDED;
     return owns ? COST_OWNER : c->plan.group_of[rank] == ECHI_NONE ? COST_IDLE : COST_WORKER;
 }
 

@@ -43,6 +43,7 @@ static inline void send_params(struct echi_action *a, enum echi_params what, str
 /* All step times are here: the plan, which all are told; then, when all are ready, first weights to all owners. */
 void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out);
 void echi_feed(struct echi_coordinator *c, struct echi_actions *out);
+void echi_feed_lost(struct echi_coordinator *c, int rank, int64_t now);   /* a node is lost meanwhile */
 
 /* ---- coordinator_eval.c ---- */
 

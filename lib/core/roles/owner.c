@@ -338,7 +338,7 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
     for (int i = 0; i < o->workers; i++) {
-        echi_owner_owe(o, o->worker[i], plan_of(o)->strands);
+        if (!o->joins[o->worker[i]]) echi_owner_owe(o, o->worker[i], plan_of(o)->strands);   /* who joins enters first */
         o->pushed_at[o->worker[i]] = now;
     }
 }
