@@ -13,6 +13,7 @@
 #     the owners' recordings.
 # A run that was over before the kill does not count. Of a run that failed all files are kept in build/bench/kills.
 . "$(dirname "$0")/common.sh"
+. "$root/test/cluster/apart.bash"
 
 runs=${SEED:+1} runs=${runs:-${RUNS:-20}} first=${SEED:-${FIRST:-1}}
 read -ra kinds <<<"${KINDS:-shards-4 shards-5 shards-momentum gssp-2 gssp-3 gssp-auto bsp bsp+head asp ssp+head}"
@@ -153,12 +154,6 @@ kill_victims() {
 
 # ---- what must hold ----
 
-# The largest difference between two files of weights, in 32-bit floats behind a header.
-apart() {
-    local one=$((8 + $(od -An -t u8 -N 8 "$1"))) two=$((8 + $(od -An -t u8 -N 8 "$2")))
-    paste <(od -An -v -t f4 -w4 -j $one "$1") <(od -An -v -t f4 -w4 -j $two "$2") |
-        awk '{ d = $1 - $2; d = d < 0 ? -d : d; if (!(d <= most)) most = d } END { print NR ? most + 0 : "none" }'
-}
 is_owner() { grep -q "^group [0-9]* owner $1 " "$work/plan"; }
 # Each of these prints what is wrong, or nothing.
 wrong_samples() { [ "$(value "$work/report" samples)" = "$samples" ] || echo "not $samples samples; "; }
@@ -166,7 +161,7 @@ wrong_weights() {
     [ -s "$work/saved" ] || { echo "no weights; "; return; }
     [ "$model" = "$work/smooth" ] || return 0
     local far=$(apart "$work/saved" "$work/alone-$round")
-    awk -v a="$far" -v b=$THE_SAME 'BEGIN { exit !(a + 0 <= b + 0 && a != "none") }' || echo "weights $far from one node's; "
+    within "$far" $THE_SAME || echo "weights $far from one node's; "
 }
 wrong_replay() {
     timeout 120 "$echelon" replay "$work/run" --model "$model" --data "$data" >"$work/replayed" 2>&1 ||

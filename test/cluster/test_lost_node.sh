@@ -93,6 +93,28 @@ for victims in $((1 + RANDOM % 3)) '1 3' $((2 + RANDOM % 2)); do
     for victim in $victims; do ended "${nodes[victim]}"; done
 done
 
+# One that dies before training: its parts begin with the first weights, which all owners have been sent. Then the weights are those of one
+# node that trains so many rounds, but for the order of sums.
+early=(--data "$work/data" --batch 64 --lr 0.02 --momentum 0 --weight-decay 0 --steps 20 --eval-every 0)
+expect 0 '^  speed ' "${early[@]}" --save "$work/alone"
+sed 's/momentum 0.9/momentum 0/' "$work/shards" >"$work/early"
+for victim in 1 3; do
+    free_port
+    rm -f "$work"/?.log "$work/saved" "$work/report"
+    for rank in 0 1 2 3; do
+        start $rank --world 4 --coordinator "127.0.0.1:$port" "${early[@]}" --plan "$work/early" --measure 2 --save "$work/saved" \
+            --report "$work/report" --progress on
+    done
+    says "$work/0.log" 'all 4 nodes' "four nodes have joined"
+    kill -KILL "${nodes[victim]}"
+    others $victim 0 '' "kill -9 of an owner of a shard before training"
+    check "kill -9 before training: not rank $victim is lost" grep -q "\"lost\": \[$victim\]" "$work/report"
+    check "kill -9 before training: not 1280 samples" grep -q '"samples": 1280,' "$work/report"
+    far=$(apart "$work/saved" "$work/alone")
+    check "kill -9 of an owner of a shard before training: weights $far from one node's" within "$far" 1e-5
+    ended "${nodes[victim]}"
+done
+
 # The only owner of BSP: what its workers computed on last is the state behind a round, and one node that trains so many rounds has the
 # same bits. From the checkpoint, which has the weights and no momentum, training goes on behind that round.
 printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0' 'decay 0' 'deterministic 1' \
