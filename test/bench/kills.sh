@@ -161,7 +161,7 @@ wrong_weights() {
     [ -s "$work/saved" ] || { echo "no weights; "; return; }
     [ "$model" = "$work/smooth" ] || return 0
     local far=$(apart "$work/saved" "$work/alone-$round")
-    within "$far" $THE_SAME || echo "weights $far from one node's; "
+    is_within "$far" $THE_SAME || echo "weights $far from one node's; "
 }
 wrong_replay() {
     timeout 120 "$echelon" replay "$work/run" --model "$model" --data "$data" >"$work/replayed" 2>&1 ||

@@ -6,4 +6,4 @@ apart() {      # apart FILE FILE: the largest difference; "none" where one has n
         awk 'NF != 2 { bad = 1 } { d = $1 - $2; d = d < 0 ? -d : d; if (!(d <= most)) most = d }
             END { print NR && !bad ? most + 0 : "none" }'
 }
-within() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 <= b + 0) }'; }   # within DIFFERENCE MOST
+is_within() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 <= b + 0) }'; }   # is_within DIFFERENCE MOST

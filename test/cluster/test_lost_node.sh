@@ -111,7 +111,7 @@ for victim in 1 3; do
     check "kill -9 before training: not rank $victim is lost" grep -q "\"lost\": \[$victim\]" "$work/report"
     check "kill -9 before training: not 1280 samples" grep -q '"samples": 1280,' "$work/report"
     far=$(apart "$work/saved" "$work/alone")
-    check "kill -9 of an owner of a shard before training: weights $far from one node's" within "$far" 1e-5
+    check "kill -9 of an owner of a shard before training: weights $far from one node's" is_within "$far" 1e-5
     ended "${nodes[victim]}"
 done
 
