@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the computing lane share: exec.c (slots, and the tasks as they usually are), exec_granules.c (the same
+ * What the files of the computing lane share: exec.c (the tasks as they usually are), exec_slots.c (set-up), exec_granules.c (the same
  * tasks under --deterministic), exec_codec.c (what the codec top-k adds), ahead.c (samples read while others are computed). */
 #ifndef ECHI_EXEC_IMPL_H
 #define ECHI_EXEC_IMPL_H
@@ -51,10 +51,6 @@ static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) 
  * and in the host's memory. What the push's slot has then is of no use to anybody. Where the push is lent, it is its sender's slot that
  * changes. */
 void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add);
-/* Slots [first, first + count) of a kind; those that are there stay. */
-ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
-/* Scratch of so many bytes, counted like them. */
-ech_status echi_exec_scratch(struct echi_exec *x, size_t bytes, struct echi_buffer **out, struct ech_error *err);
 /* exec_bytes.c: what of such a slot holds anything under the plan: parameters are addressed by their place in the model, and a node may
  * have few of them. Returns how many; what they take is in *held. */
 #define ECHI_EXEC_SPANS (2 * ECHI_PARTS_MAX + 1)
@@ -62,22 +58,12 @@ int echi_exec_spans(const struct echi_exec *x, enum echi_slot_kind kind, int ind
                     size_t *held);
 /* Is there so much memory for slots, beside the stacks that are there? Else ECH_E_MEMORY and a sentence. */
 ech_status echi_exec_fits(const struct echi_exec *x, size_t slots, struct ech_error *err);
-/* Where an owner takes this worker's pushes: nowhere, if they are lent. */
-ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err);
-/* Layers [first, end) of the model, for up to n samples. */
-ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
-/* Looks and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many, at most
- * `most`, where a stack for ECHI_SPARE_BLOCK samples has `block_bytes`; never fewer than those. */
-#define ECHI_SPARE_BLOCK 16u
-uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most);
 /* Behind a stack's input: the step trains, on these n samples. */
 ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
                            struct ech_error *err);
 /* Samples as rows of numbers: of the test set, or of the training set as it is in this epoch. */
 ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows,
                           uint16_t *labels, struct ech_error *err);
-ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err);
-void echi_samples_destroy(struct echi_samples *samples);
 ech_status echi_samples_read(struct echi_samples *samples, const struct echi_job *job, const struct echi_lease *lease,
                              struct ech_error *err);
 /* Those of a lease into exec->samples, and `who` they are. */
@@ -88,7 +74,23 @@ double echi_exec_sane_loss(double loss, uint32_t n);
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err);
 
-/* ---- exec_codec.c: slots beside those of exec.c, and tasks ---- */
+/* ---- exec_slots.c ---- */
+/* Slots [first, first + count) of a kind; those that are there stay. */
+ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
+/* Scratch of so many bytes, counted like them. */
+ech_status echi_exec_scratch(struct echi_exec *x, size_t bytes, struct echi_buffer **out, struct ech_error *err);
+/* Where an owner takes this worker's pushes: nowhere, if they are lent. */
+ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err);
+/* Layers [first, end) of the model, for up to n samples. */
+ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
+/* Looks and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many, at most
+ * `most`, where a stack for ECHI_SPARE_BLOCK samples has `block_bytes`; never fewer than those. */
+#define ECHI_SPARE_BLOCK 16u
+uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most);
+ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err);
+void echi_samples_destroy(struct echi_samples *samples);
+
+/* ---- exec_codec.c: slots beside those of exec_slots.c, and tasks ---- */
 bool echi_exec_coded(const struct echi_exec *x);
 ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err);
 ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_error *err);   /* for weights as they come */

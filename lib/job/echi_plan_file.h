@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plans as text files. plan_file.c */
+ * Plans as text files. plan_file.c, plan_reason.c */
 #ifndef ECHI_PLAN_FILE_H
 #define ECHI_PLAN_FILE_H
 #include "ech_status.h"
@@ -12,4 +12,7 @@
  * load: out_link[0 .. world), all not known where the file has none; NULL: they are checked and left. */
 ech_status echi_plan_save(const char *path, const struct echi_plan *plan, const struct echi_times *times, struct ech_error *err);
 ech_status echi_plan_load(const char *path, struct echi_plan *out, struct echi_link out_link[ECHI_WORLD_MAX], struct ech_error *err);
+
+/* Why a plan that was read is not valid (plan_reason.c): the first rule that it breaks, and what to do. */
+void echi_plan_reason(const struct echi_plan *plan, char *text, size_t cap);
 #endif

@@ -243,7 +243,10 @@ static ech_status read_part(struct reader *r, struct echi_plan *p) {
     struct echi_part part = {0};
     unsigned long v;
     ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_PARTS_MAX - 1, "part needs a number from 0 to 255", &v));
-    if (v != p->parts.count) return refuse(r, "parts are numbered from 0 on, in order", "part");
+    if (v != p->parts.count)
+        return echi_fail(r->err, ECH_E_FORMAT, "plan.load",
+                         "%s:%d: part %lu stands where part %d belongs: parts are numbered from 0 on, in order", r->path, r->line, v,
+                         p->parts.count);
     ECHI_TRY(named(r, "at", 0, 1ul << 40, "a part begins at a parameter, a whole number", &v));
     part.at = v;
     ECHI_TRY(named(r, "count", 1, UINT32_MAX, "a part has a number of parameters from 1 to 4294967295", &v));
@@ -463,17 +466,11 @@ static ech_status read_text(const char *path, char *text, size_t len, struct ech
         echi_parts_sentence(&p->parts, &fault, why, sizeof why);
         status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s has no whole table of parts: %s", path, why);
     }
-    if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
-        status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, "
-                           "a reserve an owner that keeps no group, ranks below world, a head that exists, a round; momentum, "
-                           "or with adam and adamw beta1, beta2 and epsilon; under bsp one group whose samples sum to the round; "
-                           "no damping under bsp; if deterministic, bsp and samples that 4 divides; sync_norm under bsp only, "
-                           "and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; "
-                           "drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, "
-                           "and neither deterministic, local nor drop_older; shards under bsp and dense only, its group's owner first, "
-                           "each rank once and each shard with a part, part 0 in shard 0; exchange ring with shards whose owners all work, "
-                           "rank 0 among them", path);
+    if (status == ECH_OK && (beyond || !echi_plan_valid(p))) {
+        char why[340];
+        echi_plan_reason(p, why, sizeof why);
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: %s", path, why);
+    }
     return status == ECH_OK ? check_links(&r, p) : status;
 }
 

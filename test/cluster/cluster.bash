@@ -3,6 +3,7 @@
 set -u
 export LC_ALL=C ECH_MEASURE=${ECH_MEASURE:-0.002}   # most of the time of a short run is its measuring
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$root/test/cluster/apart.bash"
 echelon=${ECHELON:-$root/build/echelon}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cluster.XXXXXX")
 failures=0 checks=0
@@ -157,7 +158,6 @@ refuse() {
 
 # same_gradient DEVICE: the gradient of a round by a node on the CPU and one on DEVICE is that of one node on the CPU. It is what one step
 # of plain SGD changes, by a rate so large that the weights' own rounding is none.
-floats() { od -An -v -w4 -t f4 -j $((8 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
 agree() {      # agree BEFORE WANTED GOT: apart by 1e-4 of the largest change at most
     paste <(floats "$1") <(floats "$2") <(floats "$3") |
         awk '{ d = $2 - $3; if (d < 0) d = -d; g = $2 - $1; if (g < 0) g = -g; if (g > most) most = g; if (d > off) off = d }

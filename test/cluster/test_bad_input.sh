@@ -99,6 +99,21 @@ plan_is 14 'p.plan.*whole plan' 's/owner 1/owner 2/'
 plan_is 14 'p.plan:9.*expected' '$a colour blue'
 plan_is 2 'p.plan is a plan for 3 nodes, but the run has 2' 's/world 2/world 3/'
 plan_is 14 'p.plan' 's/.*/\x00/'
+# Parts and owners: a saved plan, one word of which becomes another.
+expect 0 '' --data "$good" --local 3 --shards 3 --shares equal --batch 12 --steps 1 --save-plan "$work/shards.plan"
+shards_is() {  # shards_is STATUS PATTERN SED-EXPRESSION
+    sed "$3" "$work/shards.plan" >"$work/p.plan"
+    refuse "$1" "$2" --data "$good" --local 3 --plan "$work/p.plan" "${outputs[@]}"
+}
+shards_is 14 'p.plan .*part 3 begins at parameter [0-9]+, but part 2 ends in front of [0-9]+: parts must not overlap' \
+    's/^part 3 at [0-9]*/part 3 at 2573/'
+shards_is 14 'p.plan .*part 1 begins at parameter 2600: parameters 2572 to 2599 are in no part' 's/^part 1 at 2572/part 1 at 2600/'
+shards_is 14 'p.plan:[0-9]+: part 3 stands where part 2 belongs' '/^part 2 /d'
+shards_is 2 'p.plan .*parameters [0-9]+ to 61705 of the model are in no part.*without .part. lines' '$d'
+shards_is 14 'p.plan .*shards names rank 7, but the ranks are 0 to 2' 's/^shards .*/shards 0,1,7/'
+shards_is 14 'p.plan .*group 0 has owner 7, but the ranks are 0 to 2' 's/^group 0 owner [0-9]/group 0 owner 7/'
+shards_is 14 'p.plan .*part [0-9]+ is in shard 5, which has no owner' 's/shard 2$/shard 5/'
+shards_is 14 'p.plan .*shard 2, of rank [0-9], has no part: give it one' 's/shard 2$/shard 1/'
 printf 'sync bsp\nworld 2\nround 9\nlr 0.02\nmomentum 0.9\ndecay 0\nhead 0\ngroup 0 owner 1 workers 0:4 1:5\n' >"$work/head.plan"
 refuse 2 'head.plan separates.*fully connected' --data "$good" --local 2 --plan "$work/head.plan" --model "$work/small.model"
 refuse 2 'separate 1 needs a model with convolutions' --data "$good" --local 2 --separate 1 --model "$work/small.model"

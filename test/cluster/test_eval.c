@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { SIDE = 6, CLASSES = 4, SAMPLES = 640, READS = 40, ROWS = 128 /* of one read, see exec.c */, TESTS = READS * ROWS };
+enum { SIDE = 6, CLASSES = 4, SAMPLES = 640, READS = 40, ROWS = 128 /* of one read, see exec_slots.c */, TESTS = READS * ROWS };
 #define READ_NS INT64_C(60000000)   /* of one read of test samples: 2.4 s together */
 #define DEADLINE 0.2                /* ten of them: 2 s */
 

@@ -36,4 +36,34 @@ for megabytes in 160 220 300; do
     check "four nodes in $megabytes MB: status $status" [ $status = 12 ]
     check "four nodes in $megabytes MB: not a sentence" grep -q 'no memory for .* use a smaller batch or model' "$work/err"
 done
+
+# A plan by which one node owns nearly all, and has less memory than that takes: it is named, with the bytes and with what would help, and
+# no node is killed. The same model is trained where the plan divides it.
+shards() {     # shards OWNER OWNER: of layers 0 and 2, of layer 1
+    printf '%s\n' 'sync bsp' 'world 2' 'round 8' 'lr 0.02' 'momentum 0.9' 'decay 0' "shards $1,$2" "group 0 owner $1 workers 0:4 1:4" \
+        'part 0 at 0 count 1607680 layers 0-0 codec dense tolerance 0 shard 0' \
+        'part 1 at 1607680 count 4196352 layers 1-1 codec dense tolerance 0 shard 1' \
+        'part 2 at 5804032 count 20490 layers 2-2 codec dense tolerance 0 shard 0' >"$work/plan"
+}
+pair() {       # pair MEGABYTES: rank 1 has so many
+    free_port
+    local both=(--data "$work/data" --model "$work/model" --plan "$work/plan" --world 2 --coordinator "127.0.0.1:$port" --steps 2
+        --eval-every 0 --threads 1)
+    echo "$1M" >"$group/$limit"
+    start 0 "${both[@]}"
+    (
+        echo $BASHPID >"$group/cgroup.procs"
+        exec "$echelon" train --rank 1 --progress off "${both[@]}"
+    ) >"$work/1.log" 2>&1 </dev/null &
+    nodes[1]=$!
+}
+shards 0 1
+pair 150
+sentence='rank 1 has no memory for its part of the plan: .* take [0-9]+ bytes, and [0-9]+ are left .*; use a smaller batch or model, or'
+sentence+='.* --shards'
+node_ends 1 12 "$sentence" "a plan for more memory than rank 1 has"
+node_ends 0 12 "$sentence" "a plan for more memory than rank 1 has"
+shards 1 0
+pair 150
+for rank in 0 1; do node_ends $rank 0 '' "a plan for what rank 1 has"; done
 verdict "memory of local nodes"

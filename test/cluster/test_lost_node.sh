@@ -31,40 +31,12 @@ accounts() {   # accounts REPORT SAMPLES LOST WHAT: each sample once, and what i
     check "$4: nothing is issued again" grep -qE '"samples_again": [1-9]' "$1"
 }
 
-# The same from what the owners that are left wrote down, not from the coordinator's counts: each place of each epoch is in one
-# lease that an owner applied, or in one that is in the last state that came from a lost owner.
-once() {       # once DIR SAMPLES LOST WHAT
+# The same from what the owners that are left wrote down, not from the coordinator's counts.
+once() {       # once DIR SAMPLES LOST WHAT TASK
     checks=$((checks + 1))
     "$echelon" replay "$1" --show >"$work/shown" 2>"$work/err" || { bad "$4: the recordings cannot be read"; return; }
-    awk -v samples="$2" -v lost="$3" -v task="$5" '
-        function count(text) {   # ... lease I (epoch E, samples S+N, rank W)...
-            sub(/.*\(epoch /, "", text)
-            split(text, n, /[^0-9]+/)
-            for (i = n[2]; i < n[2] + n[3]; i++) times[n[1], i]++
-            leases++
-        }
-        /^rank [0-9]+ of / { rank = $2 }
-        rank == lost { next }
-        $3 == "owner" && $0 ~ "  done: " task ", lease " { count($0) }
-        $3 == "owner" && $4 == "from" && $0 ~ "from rank " lost ": state, " {
-            text = $0
-            while (match(text, /up to lease [0-9]+ of rank [0-9]+/)) {
-                split(substr(text, RSTART, RLENGTH), word, " ")
-                mark[word[7]] = word[4]
-                text = substr(text, RSTART + RLENGTH)
-            }
-        }
-        $1 == "->" && /: lease, lease / { split($0, word, /lease, lease /); split(word[2], number, " "); dealt[number[1] + 0] = $0 }
-        END {
-            for (id in dealt) {
-                worker = dealt[id]
-                sub(/.*, rank /, "", worker)
-                if (id + 0 <= mark[worker + 0] + 0) count(dealt[id])
-            }
-            for (place in times) { places++; if (times[place] != 1) twice++ }
-            if (places != samples || twice) print places + 0 " places of " samples ", " twice + 0 " not once, in " leases + 0 " leases"
-            exit places != samples || twice
-        }' "$work/shown" >"$work/err" 2>&1 || bad "$4: $(cat "$work/err")"
+    awk -v samples="$2" -v lost="$3" -v task="$5" -f "$root/test/cluster/once.awk" "$work/shown" >"$work/err" 2>&1 ||
+        bad "$4: $(cat "$work/err")"
 }
 
 # --- killed: the connection breaks, and everybody knows at once. The others do all that was asked.
@@ -134,6 +106,28 @@ says "$work/0.log" 'rank 3 was lost' "kill -9 in a ring"
 says "$work/0.log" 'the ring has ended' "kill -9 in a ring"
 check "kill -9 in a ring: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
 ended "${nodes[3]}"
+
+# One that dies before training: its parts begin with the first weights, which all owners have been sent. Then the weights are those of one
+# node that trains so many rounds, but for the order of sums.
+early=(--data "$work/data" --batch 64 --lr 0.02 --momentum 0 --weight-decay 0 --steps 20 --eval-every 0)
+expect 0 '^  speed ' "${early[@]}" --save "$work/alone"
+sed 's/momentum 0.9/momentum 0/' "$work/shards" >"$work/early"
+for victim in 1 3; do
+    free_port
+    rm -f "$work"/?.log "$work/saved" "$work/report"
+    for rank in 0 1 2 3; do
+        start $rank --world 4 --coordinator "127.0.0.1:$port" "${early[@]}" --plan "$work/early" --measure 2 --save "$work/saved" \
+            --report "$work/report" --progress on
+    done
+    says "$work/0.log" 'all 4 nodes' "four nodes have joined"
+    kill -KILL "${nodes[victim]}"
+    others $victim 0 '' "kill -9 of an owner of a shard before training"
+    check "kill -9 before training: not rank $victim is lost" grep -q "\"lost\": \[$victim\]" "$work/report"
+    check "kill -9 before training: not 1280 samples" grep -q '"samples": 1280,' "$work/report"
+    far=$(apart "$work/saved" "$work/alone")
+    check "kill -9 of an owner of a shard before training: weights $far from one node's" is_within "$far" 1e-5
+    ended "${nodes[victim]}"
+done
 
 # The only owner of BSP: what its workers computed on last is the state behind a round, and one node that trains so many rounds has the
 # same bits. From the checkpoint, which has the weights and no momentum, training goes on behind that round.

@@ -1266,7 +1266,6 @@ static int victim(struct sim *s, int wanted) {
     for (uint32_t i = 0; i < (wanted >= 0 ? 1u : plan.world); i++) {
         const int r = (int)((first + i) % plan.world);
         if (plan.lost[r] || r == 0 || (made && !echi_plan_can_lose(&plan, r))) continue;
-        if (made && phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&plan, r) >= 0) continue;
         return r;
     }
     return -1;

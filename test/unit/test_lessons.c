@@ -132,7 +132,7 @@ static void cve_2026_72852_sizes_of_a_network_file(void **state) {
     refuse_plan("group 8 owner 0 workers 0:8", "group needs a number from 0 to 7");
     refuse_plan("group 0 owner 1024 workers 0:8", "owner needs a rank");
     refuse_plan("group 0 owner 0 workers 1024:8", "rank is a number from 0 to 1023");
-    refuse_plan("group 0 owner 0 workers 0:8 63:8", "ranks below world");
+    refuse_plan("group 0 owner 0 workers 0:8 63:8", "rank 63 is a worker, but the ranks are 0 to 3");
 }
 
 /* ---- CVE-2026-43629: a size that overflows, then a block of that size ---- */

@@ -94,7 +94,7 @@ static void tables_of_parts_are_whole(void **state) {
         {"part 0 at 0 count 10 layers 0-1 codec dense tolerance 7\n", "part 0 has tolerance 7"},
         {"part 0 at 0 count 10 layers 0-1 codec topk tolerance 0\n", "part 0 has another codec than the plan"},
         {"part 0 at 0 count 0 layers 0-1 codec dense tolerance 0\n", ":5: a part has a number of parameters"},
-        {"part 1 at 0 count 10 layers 0-1 codec dense tolerance 0\n", ":5: parts are numbered from 0 on"},
+        {"part 1 at 0 count 10 layers 0-1 codec dense tolerance 0\n", ":5: part 1 stands where part 0 belongs"},
         {"part 0 at 0 count 10 layers 0 codec dense tolerance 0\n", ":5: layers are numbers from 0 to 255"},
         {"part 0 at 0 count 10 layers 0-256 codec dense tolerance 0\n", ":5: layers are numbers from 0 to 255"},
         {"part 0 at 0 count 4294967296 layers 0-1 codec dense tolerance 0\n", ":5: a part has a number of parameters"},
@@ -111,6 +111,30 @@ static void tables_of_parts_are_whole(void **state) {
     }
     assert_int_equal(load(plan_text, strlen(plan_text)), ECH_OK);   /* an older file */
     assert_int_equal(plan.parts.count, 0);
+}
+
+/* Who owns which part, under bsp with shards. */
+static void owners_of_shards_are_named(void **state) {
+    (void)state;
+    static const struct { const char *shards, *owner, *first, *second, *why; } table[] = {
+        {"shards 1,0\n", "1", " shard 0", " shard 1", NULL},
+        {"shards 1,2\n", "1", " shard 0", " shard 1", "shards names rank 2, but the ranks are 0 to 1"},
+        {"shards 1,1\n", "1", " shard 0", " shard 1", "shards names rank 1 twice"},
+        {"shards 1,0\n", "0", " shard 0", " shard 1", "group 0 has owner 0, but the first rank of 'shards' is 1"},
+        {"shards 1,0\n", "1", " shard 0", " shard 2", "part 1 is in shard 2, which has no owner: 'shards' names those of shards 0 to 1"},
+        {"", "1", " shard 0", " shard 1", "part 1 is in shard 1, but there is no line 'shards'"},
+        {"shards 1,0\n", "1", " shard 1", " shard 0", "part 0 is in shard 1, but it belongs to shard 0"},
+        {"shards 1,0\n", "1", " shard 0", "", "shard 1, of rank 0, has no part"}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[400];
+        const int len = snprintf(text, sizeof text, "sync bsp\nworld 2\nround 8\ngroup 0 owner %s workers 0:4 1:4\n%s"
+                                 "part 0 at 0 count 10 layers 0-1 codec dense tolerance 0%s\n"
+                                 "part 1 at 10 count 5 layers 1-3 codec dense tolerance 0%s\n",
+                                 table[i].owner, table[i].shards, table[i].first, table[i].second);
+        const ech_status status = load(text, (size_t)len);
+        if (table[i].why ? status != ECH_E_FORMAT || !strstr(error.text, table[i].why) : status != ECH_OK)
+            fail_msg("%zu: %d '%s'", i, status, error.text);
+    }
 }
 
 static void schedules_are_whole(void **state) {
@@ -215,6 +239,48 @@ static struct echi_plan any_plan(struct echi_random *r) {
     for (int i = 0; i < layers.count; i++) layers.params[i] = 1 + echi_random_below(r, 1u << (1 + echi_random_below(r, 24)));
     echi_parts_make(&layers, false, p.codec, ECHI_PART_SLICE, ECHI_PART_MERGED, &p.parts);
     return p;
+}
+
+/* One value of a valid plan becomes another that a file may hold. */
+static void spoil(struct echi_random *r, struct echi_plan *p) {
+    const uint32_t rank = echi_random_below(r, p->world), g = echi_random_below(r, ECHI_GROUPS_MAX);
+    switch (echi_random_below(r, 16)) {
+    case 0: p->sync = (uint8_t)echi_random_below(r, ECHI_SYNCS); break;
+    case 1: p->owner_of[g] = (uint16_t)echi_random_below(r, 2u * p->world); break;
+    case 2: p->group_of[rank] = ECHI_NONE, p->n[rank] = p->divisor[rank] = p->inner[rank] = 0; break;
+    case 3: p->separated = !p->separated, p->head = p->separated ? 0 : ECHI_NO_RANK; break;
+    case 4: p->n[rank] += p->n[rank] > 0; break;
+    case 5: p->deterministic = 1; break;
+    case 6: p->sync_norm = 1; break;
+    case 7: p->damping = 1; break;
+    case 8: p->drop_older = 1; break;
+    case 9: p->optimizer = (uint8_t)echi_random_below(r, ECHI_OPTIMIZERS); break;
+    case 10: p->strands = ECHI_STRANDS; break;
+    case 11: p->outer_lr = p->outer_lr > 0 ? 0 : 1; break;
+    case 12: p->codec = ECHI_CODEC_DENSE, p->ratios = 0; break;
+    case 13: p->base[g] = p->base[g] ? 0 : 5; break;
+    case 14: p->shards = 2, p->shard_owner[0] = p->owner_of[0], p->shard_owner[1] = (uint16_t)rank; break;
+    default: p->inner[rank] = p->inner[rank] ? 0 : 3;
+    }
+}
+
+/* No plan is refused without the rule that it breaks. */
+static void every_refusal_has_its_reason(void **state) {
+    (void)state;
+    int refused = 0;
+    for (uint32_t seed = 1; seed <= 5000; seed++) {
+        struct echi_random r;
+        struct echi_part_fault fault;
+        char why[340];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 8);
+        struct echi_plan p = any_plan(&r);
+        spoil(&r, &p);
+        if (echi_plan_valid(&p) || !echi_parts_valid(&p.parts, p.codec, &fault)) continue;   /* which has a sentence of its own */
+        echi_plan_reason(&p, why, sizeof why);
+        if (strstr(why, "do not go together")) fail_msg("seed %u: sync %d: %s", seed, p.sync, why);
+        refused++;
+    }
+    assert_true(refused > 1000);
 }
 
 static void what_is_saved_is_loaded(void **state) {
@@ -422,35 +488,38 @@ static void a_key_said_twice_is_refused(void **state) {
 /* Nothing in one line is wrong, but the whole is: the file is named. */
 static void a_plan_that_is_not_whole_is_refused(void **state) {
     (void)state;
-    static const struct { int line; const char *text;
+    static const struct { int line; const char *text, *why;
     } table[] = {
-        {2, ""},
-        {3, ""},
-        {4, ""},
-        {12, ""},
-        {11, "head 5"},
-        {13, "group 1 owner 2 workers 3:300"},
-        {13, "group 1 owner 1 workers"},
-        {13, "group 2 owner 1 workers 3:300"},
-        {13, "group 1 owner 1 workers 7:8"},
-        {13, "group 1 owner 1 workers 3:300 7:8"},   /* found by fuzzing: rank 7 was dropped unseen */
-        {2, "sync ssp"},
-        {2, "sync bsp"},
-        {1, "state_ratio 5"},                                     /* of no codec */
-        {1, "base 0 5"},
-        {1, "codec topk:paper"},
-        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5"},         /* of one group of two */
-        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\nbase 2 5"},
-        {1, "codec topk:paper\nbase 0 5\nbase 1 5"},
-        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\ndeterministic 1"},
-        {8, "outer_lr 0.7"},                         /* which gssp has not, nor steps in a round */
-        {13, "group 1 owner 1 workers 3:300x4"},
-        {8, "drop_older 2"},                         /* which only asp has */
-        {13, "group 1 owner 1 workers 3:300/4"},
+        {2, "", "there are 2 groups"},
+        {3, "", "there is no world"},
+        {4, "", "there is no round"},
+        {12, "", "there is no group 0"},
+        {11, "head 5", "head 5, but the ranks are 0 to 3"},
+        {13, "group 1 owner 2 workers 3:300", "rank 2 is the owner of groups 0 and 1"},
+        {13, "group 1 owner 1 workers", "group 1 has no worker: give it one, as in workers 1:16"},
+        {13, "group 2 owner 1 workers 3:300", "there is no group 1"},
+        {13, "group 1 owner 1 workers 7:8", "rank 7 is a worker, but the ranks are 0 to 3"},
+        {13, "group 1 owner 1 workers 3:300 7:8", "rank 7 is a worker"},   /* found by fuzzing: rank 7 was dropped unseen */
+        {13, "group 1 owner 9 workers 3:300", "group 1 has owner 9, but the ranks are 0 to 3"},
+        {2, "sync ssp", "there are 2 groups"},
+        {2, "sync bsp", "there are 2 groups"},
+        {1, "state_ratio 5", "state_ratio belongs to codec topk"},
+        {1, "base 0 5", "group 0 has a base"},
+        {1, "codec topk:paper", "with topk it needs a state_ratio"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5", "with topk group 1 needs a base"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\nbase 2 5", "group 2 has a base"},
+        {1, "codec topk:paper\nbase 0 5\nbase 1 5", "with topk it needs a state_ratio"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\ndeterministic 1", "deterministic is for bsp"},
+        {1, "sync_norm 1", "sync_norm is for bsp"},
+        {1, "beta1 0.9", "beta1, beta2 and epsilon belong to optimizer adam"},
+        {8, "outer_lr 0.7", "outer_lr and outer_momentum are for local"},
+        {13, "group 1 owner 1 workers 3:300x4", "rank 3: under local, and there alone"},
+        {8, "drop_older 2", "drop_older is for asp"},
+        {13, "group 1 owner 1 workers 3:300/4", "rank 3 has a divisor"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ech_status status = load_with(table[i].line, table[i].text);
-        if (status != ECH_E_FORMAT || !strstr(error.text, path))
+        if (status != ECH_E_FORMAT || !strstr(error.text, path) || !strstr(error.text, table[i].why))
             fail_msg("line %d '%s': status %d '%s'", table[i].line, table[i].text, status, error.text);
     }
     assert_int_equal(load("", 0), ECH_E_FORMAT);
@@ -495,6 +564,7 @@ int main(void) {
         cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(links_are_saved_and_loaded),
         cmocka_unit_test(links_of_all_ranks_or_none), cmocka_unit_test(a_refusal_names_file_and_line),
         cmocka_unit_test(a_key_said_twice_is_refused), cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
+        cmocka_unit_test(owners_of_shards_are_named), cmocka_unit_test(every_refusal_has_its_reason),
         cmocka_unit_test(a_comma_is_no_point), cmocka_unit_test(a_local_plan_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checkpoints: no lease is issued beyond an agreed place; when those that are out are in and the owners have drained, weights
  * and momentum come to rank 0, and training goes on while they are written (PROTOCOL.md, "Checkpoints"). */
-#include "echi_ledger.h"
-
-static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
+#include "echi_coordinator_impl.h"
 
 /* Always multiples of B * every, so that a run and the rest of it that is resumed keep at the same places. */
 static void move_on(struct echi_coordinator *c) {

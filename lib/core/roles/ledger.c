@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Leases: ranges of each epoch's permutation, handed out once and taken in once (PROTOCOL.md, "Leases"). */
-#include "echi_ledger.h"
+#include "echi_coordinator_impl.h"
 
 #include <string.h>
 

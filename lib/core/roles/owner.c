@@ -353,8 +353,9 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
     for (int i = 0; i < o->workers; i++) {
-        if (answers(o, o->worker[i])) echi_owner_owe(o, o->worker[i], plan_of(o)->strands);
-        o->pushed_at[o->worker[i]] = now;
+        const int r = o->worker[i];   /* who joins enters first */
+        if (!o->joins[r] && answers(o, r)) echi_owner_owe(o, r, plan_of(o)->strands);
+        o->pushed_at[r] = now;
     }
 }
 

@@ -4,9 +4,7 @@
  * for before has come or never will, so that the places for parts are free. Then: an owner that lives has the newest; a lost
  * owner's weights of a round are with the workers that computed on them: all are asked how many samples are in theirs, and one
  * that has the most sends its copy. Nobody has a copy of a lost head: then the weights that were evaluated last are taken. */
-#include "echi_ledger.h"
-
-static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
+#include "echi_coordinator_impl.h"
 
 static bool is_worker(const struct echi_coordinator *c, int rank) {
     return !c->plan.lost[rank] && c->plan.group_of[rank] != ECHI_NONE;

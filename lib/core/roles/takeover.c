@@ -5,9 +5,8 @@
  * Let V be the newest version that a living worker on an owner's node has whole. Every owner has V, or V + 1: rank 0 computes a part of
  * each round, and it is never lost, so no round V + 1 is in anywhere before rank 0 has V + 1 whole. The lost parts begin at V, which that
  * worker's node has. A shard that is at V + 1 keeps it: it was made of V. */
-#include "echi_ledger.h"
+#include "echi_coordinator_impl.h"
 
-static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
 static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] && p->group_of[rank] != ECHI_NONE; }
 static bool owns(const struct echi_plan *p, int rank) { return !p->lost[rank] && echi_plan_shard_owned(p, rank) >= 0; }
 

@@ -24,6 +24,25 @@ struct echi_slot echi_node_landing(const struct echi_node *n, int kind, struct e
     return elsewhere && echi_exec_slot(n->exec, grads, NULL) ? grads : slot;
 }
 
+/* A takeover before anybody had weights: of the shards that are new here, where this node owned `before`, the first weights are where they
+ * landed, with all others. Nothing has been computed there yet. (Where something was, a task takes them from this node's worker.) */
+static void take_first_weights(struct echi_node *n, uint64_t before) {
+    const struct echi_plan *p = &n->setup.plan;
+    const struct echi_slot weights = {ECHI_SLOT_OWNER_WEIGHTS, 0}, landed = echi_node_landing(n, ECHI_KIND_PARAMS, weights);
+    if (landed.kind == weights.kind) return;
+    const echi_real *came = echi_exec_slot(n->exec, landed, NULL);
+    echi_real *to = echi_exec_slot(n->exec, weights, NULL);
+    for (int i = 0; i < p->parts.count; i++) {
+        const struct echi_part *part = &p->parts.part[i];
+        if (echi_plan_owns_part(p, n->rank, i) && !(before >> part->shard & 1))
+            memcpy(to + part->at, came + part->at, part->count * sizeof *to);
+    }
+}
+
+static bool is_first_takeover(const struct echi_event *e) {
+    return e->type == ECHI_EVENT_MESSAGE && e->msg->kind == ECHI_KIND_TAKEOVER && e->msg->version == 0;
+}
+
 /* ------------------------------------------------------ events to roles */
 
 static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list);
@@ -31,8 +50,10 @@ static void tell_wrong(struct echi_node *n);
 
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {n->action, 0, ECHI_ACTIONS_MAX, false};
+    const uint64_t shards = is_first_takeover(e) ? echi_plan_shards_of(&n->setup.plan, n->rank) : 0;
     e->now = echi_node_now(n);
     if (!echi_node_role_step(&n->role, role, e, &list)) return;
+    if (shards) take_first_weights(n, shards);
     echi_tell_note(n, e->now);
     if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(n->c->config, n->role.coordinator, &n->sizes_told);
     if (n->recorder) {

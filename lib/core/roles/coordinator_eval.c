@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Evaluations (PROTOCOL.md, "Evaluations"): all nodes hold, the newest weights come to rank 0, their accuracy is measured, and all
+ * are released. The last one is behind the drain. */
+#include "echi_coordinator_impl.h"
+
+/* The next evaluation is due at the first multiple of eval_every behind so many samples. */
+void echi_eval_next_after(struct echi_coordinator *c, uint64_t samples) {
+    const uint32_t every = c->goal.eval_every;
+    c->next_look = every ? (samples / every + 1) * every : UINT64_MAX;
+}
+
+void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    echi_eval_next_after(c, c->applied);
+    c->phase = ECHI_RUN_HOLDS;
+    c->hold_began = now;
+    tell_all(c, ECHI_KIND_HOLD, out);
+    wait_for(c, living(c));
+}
+
+static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == ECHI_RUN_LAST_LOOK ? ECHI_ASK_LAST : ECHI_ASK_LOOK; }
+
+/* The trunk of group 0, or of the fastest that is left; of several shards one after the other. */
+void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, uint16_t place, struct echi_actions *out) {
+    c->source = (uint16_t)echi_plan_shard_owner(plan_of(c), echi_plan_first_group(plan_of(c)), shard);
+    c->part_from[place] = c->source;
+    echi_act_post(out, c->source, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
+    echi_act_send(out, c->source, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
+}
+
+/* Copies group 0's trunk and the head. The two may live on one node and answer in either order, so each is received in a
+ * place of its own; the driver puts it where its sender's role says. */
+void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
+    c->phase = phase;
+    c->evaluated = false;
+    c->parts_out = plan_of(c)->shards ? echi_living_owners(c) : 1;
+    echi_eval_ask_trunk(c, 0, 1, out);
+    if (plan_of(c)->separated) {
+        c->parts_out++;
+        c->part_from[2] = plan_of(c)->head;
+        echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
+        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
+    }
+}
+
+static void evaluate(struct echi_coordinator *c, struct echi_actions *out) {
+    const bool fresh = c->goal.has_test && (c->looks == 0 || c->looked_at != c->applied || plan_of(c)->n_groups > 1);
+    if (c->phase == ECHI_RUN_LAST_LOOK && !fresh) return echi_end_run(c, out);
+    c->evaluated = true;
+    c->looked_at = c->applied;
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_EVAL;
+    t->role = ECHI_ROLE_COORDINATOR;
+    t->weights = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+}
+
+/* An owner of a shard is lost, and its copy will not come: training goes on, and the evaluation begins anew. */
+static void give_up(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (c->phase == ECHI_RUN_LAST_LOOK) {
+        c->train_ended = 0;
+    } else {
+        c->measuring += now - c->hold_began;
+        c->next_look = c->applied;
+        tell_all(c, ECHI_KIND_RELEASE, out);
+    }
+    c->parts_out = 0;
+    c->phase = ECHI_RUN_TRAINS;
+}
+
+void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (echi_plan_orphaned(plan_of(c))) give_up(c, now, out);
+    else echi_eval_ask(c, ECHI_RUN_LOOKS, out);
+}
+
+/* What living nodes were asked for still comes, and is waited for. */
+void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
+    const bool gathers = (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && c->parts_out > 0;
+    if (!gathers || !echi_plan_orphaned(plan_of(c)) || c->source != rank) return;
+    c->source = c->part_from[1] = ECHI_NO_RANK;
+    give_up(c, now, out);
+}
+
+/* A copy that an evaluation waits for is here. The next is asked for into the place that is free: to the other the head may still answer,
+ * which may be on that node. */
+void echi_eval_copy(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    int next = e->msg->from_role == ECHI_ROLE_OWNER ? echi_plan_shard_owned(plan_of(c), e->from) + 1 : 0;
+    while (next > 0 && next < plan_of(c)->shards && !echi_plan_leads_shard(plan_of(c), 0, next)) next++;
+    if (echi_plan_orphaned(plan_of(c))) return give_up(c, e->now, out);
+    if (--c->parts_out == 0) evaluate(c, out);
+    else if (next > 0 && next < plan_of(c)->shards) echi_eval_ask_trunk(c, next, e->slot.index, out);
+}
+
+void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    c->accuracy = e->result->accuracy;
+    if (c->accuracy > c->best_accuracy) c->best_accuracy = c->accuracy;
+    c->looks++;
+    if (c->goal.target_accuracy > 0 && c->accuracy >= c->goal.target_accuracy) {
+        if (c->target_at < 0) {
+            c->target_at = echi_coordinator_clock(c, e->now);
+            c->target_samples = c->applied;
+        }
+        c->met = c->stopping = true;
+    }
+    if (c->phase == ECHI_RUN_LAST_LOOK) return echi_end_run(c, out);
+    c->measuring += e->now - c->hold_began;
+    c->phase = ECHI_RUN_TRAINS;
+    tell_all(c, ECHI_KIND_RELEASE, out);
+}
