@@ -124,7 +124,11 @@ static void owners_of_shards_are_named(void **state) {
         {"shards 1,0\n", "1", " shard 0", " shard 2", "part 1 is in shard 2, which has no owner: 'shards' names those of shards 0 to 1"},
         {"", "1", " shard 0", " shard 1", "part 1 is in shard 1, but there is no line 'shards'"},
         {"shards 1,0\n", "1", " shard 1", " shard 0", "part 0 is in shard 1, but it belongs to shard 0"},
-        {"shards 1,0\n", "1", " shard 0", "", "shard 1, of rank 0, has no part"}};
+        {"shards 1,0\n", "1", " shard 0", "", "shard 1, of rank 0, has no part"},
+        {"shards 1,0\nexchange ring\n", "1", " shard 0", " shard 1", NULL},
+        {"shards 1,0\nexchange star\n", "1", " shard 0", " shard 1", "exchange is server or ring"},
+        {"shards 1,0\nexchange ring\nsync_norm 1\n", "1", " shard 0", " shard 1", "not with deterministic, sync_norm or a head"},
+        {"exchange ring\n", "1", "", "", "exchange ring needs shards"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[400];
         const int len = snprintf(text, sizeof text, "sync bsp\nworld 2\nround 8\ngroup 0 owner %s workers 0:4 1:4\n%s"
@@ -244,7 +248,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
 /* One value of a valid plan becomes another that a file may hold. */
 static void spoil(struct echi_random *r, struct echi_plan *p) {
     const uint32_t rank = echi_random_below(r, p->world), g = echi_random_below(r, ECHI_GROUPS_MAX);
-    switch (echi_random_below(r, 16)) {
+    switch (echi_random_below(r, 17)) {
     case 0: p->sync = (uint8_t)echi_random_below(r, ECHI_SYNCS); break;
     case 1: p->owner_of[g] = (uint16_t)echi_random_below(r, 2u * p->world); break;
     case 2: p->group_of[rank] = ECHI_NONE, p->n[rank] = p->divisor[rank] = p->inner[rank] = 0; break;
@@ -260,6 +264,7 @@ static void spoil(struct echi_random *r, struct echi_plan *p) {
     case 12: p->codec = ECHI_CODEC_DENSE, p->ratios = 0; break;
     case 13: p->base[g] = p->base[g] ? 0 : 5; break;
     case 14: p->shards = 2, p->shard_owner[0] = p->owner_of[0], p->shard_owner[1] = (uint16_t)rank; break;
+    case 15: p->exchange = ECHI_EXCHANGE_RING; break;
     default: p->inner[rank] = p->inner[rank] ? 0 : 3;
     }
 }
