@@ -458,9 +458,10 @@ static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_
 static double lowest(const struct echi_link *l) { return l->out.lowest < l->in.lowest ? l->out.lowest : l->in.lowest; }
 static double highest(const struct echi_link *l) { return l->out.highest < l->in.highest ? l->out.highest : l->in.highest; }
 
-/* Marks as absent those whose links are so much slower than those of three quarters of all that no doubt about rates matters. Returns how
- * many they are. */
-static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times, double rate[ECHI_WORLD_MAX]) {
+/* Marks as absent those whose links are so many times slower, so that no doubt about rates matters, than those of this part of all, the
+ * fastest. Returns how many they are. */
+static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times, int fastest, double thinner,
+                          double rate[ECHI_WORLD_MAX]) {
     int here = 0, thin = 0;
     for (int r = 0; r < w->world; r++) {
         if (w->absent[r]) continue;
@@ -469,9 +470,9 @@ static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times,
         for (; at > 0 && rate[at - 1] > lowest(&times[r].link); at--) rate[at] = rate[at - 1];
         rate[at] = lowest(&times[r].link);
     }
-    const int quarter = (here + 3) / 4;
-    for (int r = 0; r < w->world && quarter < here; r++) {
-        if (w->absent[r] || highest(&times[r].link) * THIN > rate[quarter]) continue;
+    const int slowest = here - fastest * here / 4;   /* of the fastest ones */
+    for (int r = 0; r < w->world && slowest < here; r++) {
+        if (w->absent[r] || highest(&times[r].link) * thinner > rate[slowest]) continue;
         w->absent[r] = true;
         thin++;
     }
@@ -479,23 +480,33 @@ static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times,
 }
 
 /* Under a policy that was given whoever holds the others up is only named, but for who is on a thin link: where each computes what it is
- * fast enough for, a link may leave nothing to compute. */
+ * fast enough for, a link may leave nothing to compute. Rounds wait for each link, so under BSP half or a quarter of the nodes may make
+ * more than all: that has to gain more, since it leaves more out. */
 static void try_without_thin(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
                              struct echi_plan *plan, struct echi_choice *out) {
-    struct echi_wishes *own = &work->thin;
-    *own = *w;
-    struct echi_choice without;
-    char text[2];
-    own->batch = echi_wishes_round(w);
-    const int thin = w->keep_all ? 0 : leave_thin_out(own, times, work->rate);
-    if (thin == 0 || choose(own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) return;
-    const double gain = worth(w, &without.candidate[without.taken]) / worth(w, &out->candidate[out->taken]);
-    if (gain < CLEARLY) return;
-    *w = *own;
-    *out = without;
-    out->thin = thin;
-    out->thin_gain = gain - 1;
-    *plan = work->without;
+    static const struct { int fastest; double thinner, gains; } tries[] = {{3, THIN, CLEARLY}, {2, 1.5, 1.1}, {1, 1.5, 1.1}};
+    const struct echi_wishes all = *w;
+    const double of_all = worth(w, &out->candidate[out->taken]);
+    double best = 1;
+    int before = 0;
+    for (int i = 0; i < (w->sync == ECHI_SYNC_BSP ? 3 : 1) && !w->keep_all; i++) {
+        struct echi_wishes *own = &work->thin;
+        struct echi_choice without;
+        char text[2];
+        *own = all;
+        own->batch = echi_wishes_round(w);
+        const int thin = leave_thin_out(own, times, tries[i].fastest, tries[i].thinner, work->rate);
+        if (thin == before || choose(own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) continue;
+        const double gain = worth(w, &without.candidate[without.taken]) / of_all;
+        before = thin;
+        if (gain < tries[i].gains * best) continue;
+        best = gain;
+        *w = *own;
+        *out = without;
+        out->thin = thin;
+        out->thin_gain = gain - 1;
+        *plan = work->without;
+    }
 }
 
 /* What the plan gains by its shards, where several owners' rounds are predicted. */

@@ -48,10 +48,9 @@ struct echi_choice_work {
 
 /* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
  * the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and with
- * ECHI_SHARDS_AUTO the parts have as many owners as pay. Nodes whose links are thin
- * beside the others' are left out where that gains, unless the wishes keep all; under a policy that is the planner's choice, any that hold
- * the others up. Deterministic. ECH_E_ARGUMENT and a sentence in
- * text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
+ * ECHI_SHARDS_AUTO the parts have as many owners as pay, or a ring sums them. Nodes whose links are thin beside the others' are left out
+ * where that gains, unless the wishes keep all; under a policy that is the planner's choice, any that hold the others up. Deterministic.
+ * ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *out_plan, struct echi_choice *out_choice, char *text,
                             size_t cap);
