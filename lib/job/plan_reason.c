@@ -91,7 +91,8 @@ static bool wrong_ring(const struct echi_plan *p, const struct reason *to) {
     if (p->shards == 0) return found(to, "exchange ring needs shards, whose owners its sums end at, as in shards 0,1,2");
     for (int k = 0; k < p->shards; k++)
         if (p->group_of[p->shard_owner[k]] == ECHI_NONE)
-            return found(to, "rank %d owns a shard and trains nothing: a ring has no place for it; write exchange server", p->shard_owner[k]);
+            return found(to, "rank %d owns a shard and trains nothing, for which a ring has no place: write exchange server",
+                         p->shard_owner[k]);
     if (echi_plan_shard_owned(p, 0) < 0) return found(to, "exchange ring, but rank 0 owns no shard: add it to 'shards'");
     return found(to, "exchange ring goes with two workers or more, and not with deterministic, sync_norm or a head: write exchange server");
 }
