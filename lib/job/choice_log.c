@@ -73,7 +73,8 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     if (coordinator->setup->plan.shards > 0) tell_shards(config, c, &coordinator->setup->plan);
     else if (coordinator->wishes.shards == ECHI_SHARDS_AUTO && !coordinator->plan_given)
         echi_config_log(config, ECH_LOG_INFO,
-                        "plan: one owner, rank %d: more are predicted to gain less than 2 %%, or are not possible here",
+                        "plan: one owner, rank %d: more are predicted to gain less than 2 %% (10 %% where the loss of any would "
+                        "end the run), or are not possible here",
                         coordinator->setup->plan.owner_of[0]);
     if (coordinator->wishes.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
         echi_config_log(config, ECH_LOG_WARN,

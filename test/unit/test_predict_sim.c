@@ -191,6 +191,33 @@ static void as_many_shards_as_pay(void **state) {
     }
 }
 
+/* With the head apart the loss of any owner ends the run: two that gain less than 10 % are not worth that. */
+static void owners_at_risk_must_gain_more(void **state) {
+    (void)state;
+    static const char hosts[] = "default link 100 Mb/s delay 10 us\nhosts 2 speed 0.2 x\nhosts 6 speed 2 x\n";
+    double predicted[2];
+    for (int i = 0; i < 2; i++) {
+        char path[] = "/tmp/echelon-hosts-XXXXXX";
+        const struct ech_sim_options options = {.hosts = path, .costs_only = 1};
+        struct ech_config c;
+        struct ech_report r;
+        struct ech_error err = {0};
+        close(mkstemp(path));
+        write_bytes(path, hosts, sizeof hosts - 1);
+        ech_config_init(&c);
+        set(&c, "separate", "1");
+        set(&c, "batch", "32");
+        set(&c, "steps", "20");
+        if (i) set(&c, "shards", "2");
+        const ech_status status = ech_simulate(model, data, &c, &options, &r, &err);
+        remove(path);
+        if (status != ECH_OK) fail_msg("%s", err.text);
+        assert_int_equal(r.n_shards, 2 * i);
+        predicted[i] = r.predicted_images_per_second;
+    }
+    if (!(predicted[1] > 1.02 * predicted[0])) fail_msg("%.0f images/s, with two owners %.0f", predicted[0], predicted[1]);
+}
+
 /* On full links steps are long because of what a group's link carries: nobody would be faster elsewhere, and nobody is moved, however
  * unlike the steps of a group are. */
 static void full_links_move_nobody(void **state) {
@@ -238,6 +265,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true),
                                         cmocka_unit_test_setup_teardown(shards_are_predicted, open_resnet, close_resnet),
                                         cmocka_unit_test_setup_teardown(as_many_shards_as_pay, open_resnet, close_resnet),
+                                        cmocka_unit_test(owners_at_risk_must_gain_more),
                                         cmocka_unit_test(full_links_move_nobody), cmocka_unit_test(no_group_is_left_far_behind)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
