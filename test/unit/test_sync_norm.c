@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "bsp_plan.h"
-#include "echi_ledger.h"
+#include "echi_coordinator_impl.h"
 #include "echi_roles.h"
 #include "echi_random.h"
 
