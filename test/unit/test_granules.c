@@ -13,7 +13,7 @@
 
 #define G ECHI_GRANULE
 
-static struct echi_plan plan_of(int world, const uint32_t *n) {
+static struct echi_plan plan_of_shares(int world, const uint32_t *n) {
     struct echi_plan p = bsp_plan(world, n);
     p.deterministic = 1;
     return p;
@@ -21,15 +21,15 @@ static struct echi_plan plan_of(int world, const uint32_t *n) {
 
 static void test_plans_of_whole_granules(void **state) {
     (void)state;
-    const struct echi_plan good = plan_of(3, (const uint32_t[]){8, 0, 4});
+    const struct echi_plan good = plan_of_shares(3, (const uint32_t[]){8, 0, 4});
     struct echi_plan p = good;
     assert_true(echi_plan_valid(&good));
 
-    p = plan_of(3, (const uint32_t[]){7, 1, 4});
+    p = plan_of_shares(3, (const uint32_t[]){7, 1, 4});
     assert_false(echi_plan_valid(&p));
     p.deterministic = 0;
     assert_true(echi_plan_valid(&p));
-    p = plan_of(2, (const uint32_t[]){8, 6});
+    p = plan_of_shares(2, (const uint32_t[]){8, 6});
     assert_false(echi_plan_valid(&p));
     p = good;
     p.deterministic = 2;
@@ -44,7 +44,7 @@ static void test_plans_of_whole_granules(void **state) {
 
 static void test_leases_of_whole_granules(void **state) {
     (void)state;
-    const struct echi_plan p = plan_of(2, (const uint32_t[]){8, 16});
+    const struct echi_plan p = plan_of_shares(2, (const uint32_t[]){8, 16});
     const struct echi_lease good = {.id = 1, .start = 24, .n = 8, .round_size = 24, .worker = 0, .owner = 0};
     assert_true(echi_lease_valid(&good, &p));
     struct echi_lease l = good;
@@ -69,7 +69,7 @@ static void test_rounds_are_dealt_in_granules(void **state) {
         const int world = 1 + (int)echi_random_below(&random, 8);
         for (int r = 0; r < world; r++) n[r] = G * echi_random_below(&random, 5);
         n[echi_random_below(&random, (uint32_t)world)] += G;
-        struct echi_setup setup = {.plan = plan_of(world, n)};
+        struct echi_setup setup = {.plan = plan_of_shares(world, n)};
         assert_true(echi_plan_valid(&setup.plan));
         memset(&c, 0, offsetof(struct echi_coordinator, times));
         c.setup = &setup;

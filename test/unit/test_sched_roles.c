@@ -2,7 +2,7 @@
  * The roles of whole clusters, thousands of runs under every policy, and single roles that are told wrong things.
  * SEED=17 build/test/unit/test_sched_roles repeats one run of each. */
 #include "sched_suites.h"
-#include "echi_ledger.h"
+#include "echi_coordinator_impl.h"
 
 #include <math.h>
 

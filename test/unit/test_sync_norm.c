@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "bsp_plan.h"
-#include "echi_ledger.h"
+#include "echi_coordinator_impl.h"
 #include "echi_roles.h"
 #include "echi_random.h"
 
-static struct echi_plan plan_of(int world, const uint32_t *n) {
+static struct echi_plan plan_of_shares(int world, const uint32_t *n) {
     struct echi_plan p = bsp_plan(world, n);
     p.sync_norm = 1;
     return p;
@@ -22,11 +22,11 @@ static struct echi_plan plan_of(int world, const uint32_t *n) {
 
 static void test_plans(void **state) {
     (void)state;
-    const struct echi_plan good = plan_of(3, (const uint32_t[]){7, 0, 4});
+    const struct echi_plan good = plan_of_shares(3, (const uint32_t[]){7, 0, 4});
     struct echi_plan p = good;
     p.sync_norm = 2;
     assert_false(echi_plan_valid(&p));
-    p = plan_of(3, (const uint32_t[]){8, 0, 4});
+    p = plan_of_shares(3, (const uint32_t[]){8, 0, 4});
     p.deterministic = 1;
     assert_false(echi_plan_valid(&p));
     p = good;
@@ -39,7 +39,7 @@ static void test_plans(void **state) {
 
 static void test_leases(void **state) {
     (void)state;
-    struct echi_plan p = plan_of(2, (const uint32_t[]){8, 16});
+    struct echi_plan p = plan_of_shares(2, (const uint32_t[]){8, 16});
     const struct echi_lease good = {.id = 1, .start = 24, .n = 8, .round_size = 24, .together = 24, .worker = 0, .owner = 0};
     struct echi_lease l = good;
     assert_true(echi_lease_valid(&good, &p) && echi_lease_exchanges(&good));
@@ -77,7 +77,7 @@ static void test_rounds_are_dealt_to_be_computed_together(void **state) {
         const int world = 1 + (int)echi_random_below(&random, 8), kept = (int)echi_random_below(&random, (uint32_t)world);
         for (int r = 0; r < world; r++) n[r] = echi_random_below(&random, 20);
         n[kept]++;
-        struct echi_setup setup = {.plan = plan_of(world, n)};
+        struct echi_setup setup = {.plan = plan_of_shares(world, n)};
         memset(&c, 0, sizeof c);
         c.setup = &setup;
         c.plan = setup.plan;
@@ -138,7 +138,7 @@ static const struct echi_action *acted(enum echi_action_type type, int kind) {
 static void open_owner(int workers) {
     uint32_t n[ECHI_WORLD_MAX];
     for (int r = 0; r < workers; r++) n[r] = SHARE;
-    setup = (struct echi_setup){.plan = plan_of(workers, n), .n_layers = LAYERS, .cut = LAYERS, .norms = 1, .norm = {NORM}};
+    setup = (struct echi_setup){.plan = plan_of_shares(workers, n), .n_layers = LAYERS, .cut = LAYERS, .norms = 1, .norm = {NORM}};
     echi_owner_init(&owner, &setup, 0);
     owner_event((struct echi_event){.type = ECHI_EVENT_START});
     assert_non_null(acted(ECHI_ACTION_POST, ECHI_KIND_NORM));
@@ -265,7 +265,7 @@ static void open_worker(void) {
     const struct echi_lease l = {.id = 1, .n = SHARE, .round_size = 4, .together = 4, .worker = 1};
     const struct echi_msg lease = {.kind = ECHI_KIND_LEASE, .lease = l}, weights = {.kind = ECHI_KIND_WEIGHTS};
     const struct echi_result result = {{0}, {0}, 0, false};
-    setup = (struct echi_setup){.plan = plan_of(2, (const uint32_t[]){SHARE, SHARE}), .rank = 1, .n_layers = LAYERS, .cut = LAYERS,
+    setup = (struct echi_setup){.plan = plan_of_shares(2, (const uint32_t[]){SHARE, SHARE}), .rank = 1, .n_layers = LAYERS, .cut = LAYERS,
                                 .norms = 1, .norm = {NORM}};
     setup.plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 1, .last = LAYERS - 1}}};
     echi_worker_init(&worker, &setup);
