@@ -8,8 +8,12 @@
 
 #include <stdio.h>
 
-#define BATCHES_A_TURN 8 /* after so many the other connections have their turn */
+#define BATCHES_A_TURN 8 /* after so many, or one of the largest, the other connections have their turn */
 #define READS_A_TURN 8
+/* Bytes of a batch. What is in one can no longer be overtaken, so it begins with one chunk, and again once the transport takes less than a
+ * whole one. Where it takes all, a batch costs a system call, and with TCP's pacing a timer, whatever its size. */
+#define BATCH_LEAST ECHI_NET_CHUNK
+#define BATCH_MOST (8 * ECHI_NET_CHUNK)
 
 void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi_conn_state state) {
     bool was = conn->state != ECHI_CONN_FREE && conn->state != ECHI_CONN_UP;
@@ -52,6 +56,7 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
     conn->epoch = 0;
     conn->deadline = echi_now() + patience;
     conn->out_len = conn->out_taken = 0;
+    conn->batch_bytes = BATCH_LEAST;
     echi_batch_begin(&conn->batch);
     echi_receive_begin(&conn->receive, net->kinds, net->n_kinds);
     echi_conn_set_state(net, conn, dialled ? ECHI_CONN_DIALLING : ECHI_CONN_GREETING);
@@ -110,7 +115,7 @@ static bool next_batch(struct echi_net *net, struct echi_conn *conn) {
     echi_batch_bytes(batch, conn->outbox + conn->out_taken, conn->out_len - conn->out_taken);
     conn->out_taken = conn->out_len;
     bool talks = conn->state == ECHI_CONN_UP && net->phase >= ECHI_NET_RUNNING;
-    if (talks) echi_batch_fill(batch, &net->peers[conn->rank].queue, net->epoch, &conn->sealer, net->sent);
+    if (talks) echi_batch_fill(batch, &net->peers[conn->rank].queue, conn->batch_bytes, net->epoch, &conn->sealer, net->sent);
     conn->in_batch = batch->count > 0;
     return conn->in_batch;
 }
@@ -131,10 +136,16 @@ void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
         }
         if (!echi_batch_wrote(batch, put)) {
             conn->blocked = true;
+            conn->batch_bytes = BATCH_LEAST;
             break;
         }
+        const bool large = batch->bytes >= BATCH_MOST;
+        if (batch->bytes >= conn->batch_bytes && !large) conn->batch_bytes *= 2;
         through(net, conn);
-        if (turn == BATCHES_A_TURN - 1) net->more_to_send = true;
+        if (large || turn == BATCHES_A_TURN - 1) {
+            net->more_to_send = true;
+            break;
+        }
     }
     t->ops->watch_write(t, conn->link, conn->blocked);
     if (conn->state == ECHI_CONN_LEAVING && !conn->in_batch) {

@@ -45,6 +45,7 @@ struct echi_conn {
     struct echi_hello hello;                      /* a caller's, kept until it has proven itself */
     struct echi_sealer sealer;                    /* of what we send; receive.sealer is the other one */
     size_t out_len, out_taken; /* of the outbox; how much of it is in the batch or was sent */
+    size_t batch_bytes;        /* of the next batch: more while the transport takes whole ones */
     struct echi_batch batch;
     uint8_t outbox[ECHI_CONN_OUTBOX];
     struct echi_receive receive;

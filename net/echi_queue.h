@@ -77,9 +77,9 @@ struct echi_message *echi_queue_clear(struct echi_queue *q);
 
 void echi_batch_begin(struct echi_batch *b);
 void echi_batch_bytes(struct echi_batch *b, const void *bytes, size_t len);
-/* Adds credits, then chunks until the batch holds about one large chunk or nothing may go; bytes are counted by kind
+/* Adds credits, then chunks until the batch holds `enough` bytes, about, or nothing may go; bytes are counted by kind
  * in sent[], net's own frames in sent[n_kinds]. Frames are of this epoch and under this seal. */
-void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent);
+void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, size_t enough, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent);
 /* So many bytes were written. True when the batch is through. */
 bool echi_batch_wrote(struct echi_batch *b, size_t n);
 #endif

@@ -214,9 +214,10 @@ static bool credits_are_urgent(const struct echi_queue *q) {
     return false;
 }
 
-void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
+void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, size_t enough, uint32_t epoch, struct echi_sealer *sealer,
+                     uint64_t *sent) {
     if (most_urgent(q) >= 0 || credits_are_urgent(q)) add_credits(b, q, epoch, sealer, sent);
-    while (b->frames < ECHI_BATCH_FRAMES && b->bytes < ECHI_NET_CHUNK) {
+    while (b->frames < ECHI_BATCH_FRAMES && b->bytes < enough) {
         const int lane = most_urgent(q);
         if (lane < 0) break;
         add_chunk(b, q, lane, epoch, sealer, sent);

@@ -40,6 +40,7 @@ struct ech_session {
     struct echi_wire *wire;
     struct echi_exec *exec;
     bool asked_measure, measured, has_task, ended, final_in;
+    bool borrowed;                           /* the caller's thread uses `exec`, which stays until it has finished */
     struct echi_times times;
     ech_status measure_status;
     struct echi_task next_task;
@@ -106,6 +107,7 @@ static void node_started(void *self, struct echi_wire *wire, struct echi_exec *e
     s->wire = wire;
     s->exec = exec;
     echi_cond_broadcast(&s->changed);
+    while (s->borrowed) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
     echi_mutex_unlock(&s->mutex);
 }
 
@@ -124,6 +126,23 @@ static void *node_main(void *self) {
 
 static void copy_in(struct ech_session *s, const float *flat) {
     for (int p = 0; p < s->job.n_layers; p++) memcpy(s->param[p].value, flat + s->job.layer[p].at, s->param[p].count * sizeof(float));
+}
+
+/* Slots are copied without the mutex, since the node's thread takes it in each round of its loop: a model takes tens of milliseconds, in
+ * which that thread would serve nobody. NULL: the node has ended. */
+static struct echi_exec *borrow(struct ech_session *s) {
+    echi_mutex_lock(&s->mutex);
+    struct echi_exec *exec = s->exec;
+    s->borrowed = exec != NULL;
+    echi_mutex_unlock(&s->mutex);
+    return exec;
+}
+
+static void give_back(struct ech_session *s) {
+    echi_mutex_lock(&s->mutex);
+    s->borrowed = false;
+    echi_cond_broadcast(&s->changed);
+    echi_mutex_unlock(&s->mutex);
 }
 
 /* Hands something to the node. The node may have ended meanwhile: then nobody takes it, and nobody needs to. */
@@ -295,11 +314,12 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
     echi_mutex_lock(&s->mutex);
     while (!(s->has_task && s->exec) && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
     const bool task = !s->ended;
+    struct echi_exec *exec = s->exec;
     ech_status status = ECH_OK;
     if (task) {
         s->task = s->next_task;
         s->has_task = false;
-        copy_in(s, echi_exec_slot(s->exec, s->task.weights, NULL));
+        s->borrowed = true;
     } else if (s->final_in) {
         copy_in(s, s->first);
         status = echi_fail(err, ECH_E_END, "step.begin", "the run %s; the weights are final",
@@ -309,6 +329,8 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
     }
     echi_mutex_unlock(&s->mutex);
     if (!task) return status;
+    copy_in(s, echi_exec_slot(exec, s->task.weights, NULL));
+    give_back(s);
     if (s->task.lease.n > s->index_room)
         return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
     echi_job_samples(&s->job, &s->task.lease, s->index);
@@ -330,15 +352,17 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
     /* Mean over n to sum over n divided by B (PROTOCOL.md, "Weight of a sample"). */
     const float scale = (float)((double)s->task.lease.n / s->task.divisor);
     const float *grad = s->param[param].grad;
+    struct echi_exec *exec = borrow(s);
+    if (exec) {
+        float *to = (float *)echi_exec_slot(exec, s->task.grads, NULL) + s->job.layer[param].at;
+        for (size_t i = 0; i < s->param[param].count; i++) to[i] = grad[i] * scale;
+        size_t bytes;
+        const ech_status status = s->task.coded.kind ? echi_exec_push(exec, &s->task, param, &bytes, err) : ECH_OK;
+        give_back(s);
+        if (status != ECH_OK) return status;
+    }
     struct echi_done d;
     memset(&d, 0, sizeof d);
-    echi_mutex_lock(&s->mutex);
-    float *to = s->exec ? (float *)echi_exec_slot(s->exec, s->task.grads, NULL) + s->job.layer[param].at : NULL;
-    if (to) for (size_t i = 0; i < s->param[param].count; i++) to[i] = grad[i] * scale;
-    size_t bytes;
-    ech_status status = to && s->task.coded.kind ? echi_exec_push(s->exec, &s->task, param, &bytes, err) : ECH_OK;
-    echi_mutex_unlock(&s->mutex);
-    if (status != ECH_OK) return status;
     d.gradient = true;
     d.layer = param;
     d.task = s->task;

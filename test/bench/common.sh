@@ -55,6 +55,14 @@ ratio() {
         if (a == "inf") print "inf"; else if (b == "inf") print "0.00"; else if (b + 0 == 0) print "inf"; else printf "%.2f\n", a / b }'
 }
 
+# What a link needs for so many bytes: it carries 119 MB/s of data a Gb/s. 0: a rate that is none.
+link_seconds() {   # link_seconds BYTES RATE
+    awk -v bytes="$1" -v rate="$2" 'BEGIN {
+        unit["gbit"] = 1; unit["mbit"] = 1e-3; unit["kbit"] = 1e-6
+        word = tolower(rate); sub(/^[0-9.]+/, "", word)
+        print word in unit ? bytes / (119e6 * rate * unit[word]) : 0 }'
+}
+
 # The machine, in a few lines.
 machine() {
     local cpu

@@ -79,12 +79,6 @@ choose_torch() {
 
 # --- a row of the table
 spread() { printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { printf "%.2f-%.2f", v[1], v[NR] }'; }
-link_seconds() {   # link_seconds BYTES RATE
-    awk -v bytes="$1" -v rate="$2" 'BEGIN {
-        unit["gbit"] = 1; unit["mbit"] = 1e-3; unit["kbit"] = 1e-6
-        word = tolower(rate); sub(/^[0-9.]+/, "", word)
-        print word in unit ? bytes / (119e6 * rate * unit[word]) : 0 }'
-}
 # bound PROCESSOR_SECONDS LINK_SECONDS STEP: the bound, what sets it, and the step over it
 bound() {
     awk -v p="$(awk -v p="$1" -v c="$cpu" 'BEGIN { print p / c }')" -v l="$2" -v s="$3" 'BEGIN {

@@ -54,12 +54,13 @@ static struct echi_message *push(int kind, int name, int priority, uint64_t len)
 
 /* What goes out next: frames, and how many. */
 static struct echi_batch batch;
-static int fill(void) {
+static int fill_with(size_t enough) {
     struct echi_sealer plain = {.on = false};
     echi_batch_begin(&batch);
-    echi_batch_fill(&batch, &q, 1, &plain, sent);
+    echi_batch_fill(&batch, &q, enough, 1, &plain, sent);
     return batch.frames;
 }
+static int fill(void) { return fill_with(ECHI_NET_CHUNK); }
 static int type_of(int frame) { return batch.headers[frame][5]; }
 static int kind_of(int frame) { return batch.headers[frame][6]; }
 static int name_of(int frame) { return echi_load16(batch.headers[frame] + 18); }
@@ -211,6 +212,20 @@ static void the_most_urgent_goes_first(void **state) {
 }
 
 /* One kind more than the masks hold is refused in words. */
+/* A batch ends behind the chunk with which it has enough. */
+static void a_batch_has_enough(void **state) {
+    (void)state;
+    push(NAMED, 0, 1, 3 * ECHI_NET_CHUNK);
+    push(NAMED, 1, 1, 3 * ECHI_NET_CHUNK);
+    assert_true(echi_queue_granted(&q, NAMED, 0, 2, 1));
+    assert_int_equal(fill_with(1), 1);
+    assert_int_equal(fill_with(3 * ECHI_NET_CHUNK), 3);
+    assert_int_equal(offset_of(0), ECHI_NET_CHUNK);
+    assert_int_equal(name_of(2), 1);
+    assert_int_equal(fill_with(8 * ECHI_NET_CHUNK), 2);
+    assert_int_equal(fill(), 0);
+}
+
 static void a_kind_too_many(void **state) {
     static struct echi_net_kind more[ECHI_NET_KINDS_MAX + 1];
     struct echi_net_config config = {.rank = 0, .world = 1, .kinds = more, .n_kinds = ECHI_NET_KINDS_MAX};
@@ -234,6 +249,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(names_share_a_frame, begin, end),
         cmocka_unit_test_setup_teardown(credits_of_many_names, begin, end),
         cmocka_unit_test_setup_teardown(the_most_urgent_goes_first, begin, end),
+        cmocka_unit_test_setup_teardown(a_batch_has_enough, begin, end),
         cmocka_unit_test_setup_teardown(a_kind_too_many, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
