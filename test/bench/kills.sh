@@ -91,11 +91,11 @@ draw_seconds() {   # draw_seconds FROM TO. Not in a subshell, whose random numbe
     drawn=$(awk -v r=$drawn -v from="$1" -v to="$2" 'BEGIN { printf "%.3f", from + (to - from) * r / 10000 }')
 }
 
+owners_of() { sed -n 's/^group [0-9]* owner \([0-9]*\).*/\1/p' "$1"; }   # of groups; the reserve's is on a line of its own
 # Who may die, by the plan that is followed. gssp-auto's is known only when the run has made it.
 may_lose() {   # may_lose PLAN
-    local head owners reserve
-    head=$(field head "$1") reserve=$(field reserve "$1") owners=($(sed -n 's/^group [0-9]* owner \([0-9]*\).*/\1/p' "$1"))
-    [ -z "$reserve" ] || unset "owners[$reserve]"
+    local head owners
+    head=$(field head "$1") owners=($(owners_of "$1"))
     for ((rank = 1; rank < world; rank++)); do
         [ "$rank" = "$head" ] && continue
         grep -q '^shards' "$1" || [ "${owners[*]}" != "$rank" ] || continue
@@ -103,8 +103,7 @@ may_lose() {   # may_lose PLAN
     done
 }
 all_owners() { # all_owners PLAN RANK RANK: are these all that own the trunk?
-    local owners
-    owners=$(sed -n 's/^group [0-9]* owner \([0-9]*\).*/\1/p' "$1" | sort -u | grep -vxE "$2|$3") || ! grep -q '^shards' "$1"
+    ! grep -q '^shards' "$1" && ! owners_of "$1" | grep -qvxE "$2|$3"
 }
 choose_victims() {   # choose_victims PLAN: into $victims and, of the second, $later (seconds behind the first)
     local can=($(may_lose "$1")) one two
