@@ -80,7 +80,7 @@ static void a_default_table_keeps_the_rules(void **state) {
         const struct echi_layers l = any_model(&r);
         const bool separated = echi_random_below(&r, 2);
         const uint32_t size = echi_random_below(&r, 16);
-        const uint64_t slice = UINT64_C(64) << size, merged = UINT64_C(64) << echi_random_below(&r, size + 1), least = total(&l) / 80;
+        const uint64_t slice = UINT64_C(64) << size, merged = UINT64_C(64) << echi_random_below(&r, size + 1), least = total(&l) / 120;
         echi_parts_make(&l, separated, ECHI_CODEC_DENSE, slice, merged, &parts);
         assert_in_range(parts.count, 1, ECHI_PARTS_MAX);
         if (!is_valid(ECHI_CODEC_DENSE) || !fits(&l, separated))

@@ -7,7 +7,7 @@
 
 /* Parts are so many at most that a slice is worth a message, and the table has room for them: neighbours that do not share a part have
  * more than a limit together, and so have the slices of a layer. */
-#define SLICES_MAX 80
+#define SLICES_MAX 120
 
 static uint64_t at_least(const struct echi_layers *layers, uint64_t limit) {
     uint64_t all = 0;

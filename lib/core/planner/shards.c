@@ -12,7 +12,7 @@
 /* A shard has so many parts at least, where the model is large enough: then shards come out about equal. */
 #define PARTS_A_SHARD 4
 /* A part passes every node of a ring, one behind the other, before the next can: the more there are, the less is waited at both ends. */
-#define PARTS_A_SHARD_OF_RING 16
+#define PARTS_A_SHARD_OF_RING 32
 #define LEAST_OF_RING (1u << 14)   /* parameters, a chunk of the wire: of less a message costs more than its bytes */
 
 static bool owns(const struct echi_plan *plan, int rank) {
