@@ -61,6 +61,14 @@ static struct load load_of(const struct echi_plan *plan, int r, int workers) {
     return plan->n[r] > 0 ? (struct load){1, workers - 2} : (struct load){0, workers};
 }
 
+/* Rates are measured to some percent: links that are within so much of the fastest count as alike, or one that is not would own half as
+ * much as another, and all would wait for its neighbours' links. */
+#define ALIKE 0.9
+static double rate_of(const struct echi_times times[ECHI_WORLD_MAX], int r, double fastest) {
+    const double rate = echi_link_slower(&times[r].link);
+    return rate >= ALIKE * fastest ? fastest : rate;
+}
+
 /* The share that a host can own when a step lasts `t`. */
 static double share_within(struct load load, double rate, double t) {
     const double room = t * rate - load.base;
@@ -69,7 +77,7 @@ static double share_within(struct load load, double rate, double t) {
 
 void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
                             double out_share[ECHI_SHARDS_MAX]) {
-    double shortest = 0, longest, all = 0;   /* steps, in models over bytes a second */
+    double shortest = 0, longest, all = 0, fastest = 0;   /* steps, in models over bytes a second */
     int workers = 0;
     bool known = true;
     for (int r = 0; r < plan->world; r++) workers += plan->n[r] > 0;
@@ -79,16 +87,18 @@ void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_time
     if (plan->exchange == ECHI_EXCHANGE_RING) return;   /* a link carries all but one's own */
     if (!known || workers < 3) return;   /* of two, each sends and gets one model whatever it owns */
     for (int r = 0; r < plan->world; r++)
-        if (plan->n[r] > 0) shortest = greater(shortest, 1 / echi_link_slower(&times[r].link));
+        if (plan->n[r] > 0 || echi_plan_shard_owned(plan, r) >= 0) fastest = greater(fastest, echi_link_slower(&times[r].link));
+    for (int r = 0; r < plan->world; r++)
+        if (plan->n[r] > 0) shortest = greater(shortest, 1 / rate_of(times, r, fastest));
     longest = shortest;
     for (int k = 0; k < plan->shards; k++)
-        longest = greater(longest, workers / echi_link_slower(&times[plan->shard_owner[k]].link));   /* then each may own all */
+        longest = greater(longest, workers / rate_of(times, plan->shard_owner[k], fastest));   /* then each may own all */
     for (int turn = 0; turn < 64; turn++) {
         const double t = turn ? (shortest + longest) / 2 : shortest;
         all = 0;
         for (int k = 0; k < plan->shards; k++) {
             const int r = plan->shard_owner[k];
-            all += out_share[k] = share_within(load_of(plan, r, workers), echi_link_slower(&times[r].link), t);
+            all += out_share[k] = share_within(load_of(plan, r, workers), rate_of(times, r, fastest), t);
         }
         if (all >= 1) longest = t;
         else shortest = t;
