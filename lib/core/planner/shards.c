@@ -61,12 +61,11 @@ static struct load load_of(const struct echi_plan *plan, int r, int workers) {
     return plan->n[r] > 0 ? (struct load){1, workers - 2} : (struct load){0, workers};
 }
 
-/* Rates are measured to some percent: links that are within so much of the fastest count as alike, or one that is not would own half as
- * much as another, and all would wait for its neighbours' links. */
-#define ALIKE 0.9
-static double rate_of(const struct echi_times times[ECHI_WORLD_MAX], int r, double fastest) {
-    const double rate = echi_link_slower(&times[r].link);
-    return rate >= ALIKE * fastest ? fastest : rate;
+/* Links that may be as fast as the fastest, as far as their measuring can tell, count as alike: else one of such would own half as much as
+ * another, and all would wait for its neighbours' links. */
+static double rate_of(const struct echi_times times[ECHI_WORLD_MAX], int r, int fastest) {
+    const bool alike = highest_rate(&times[r].link) >= lowest_rate(&times[fastest].link);
+    return echi_link_slower(&times[alike ? fastest : r].link);
 }
 
 /* The share that a host can own when a step lasts `t`. */
@@ -77,8 +76,8 @@ static double share_within(struct load load, double rate, double t) {
 
 void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
                             double out_share[ECHI_SHARDS_MAX]) {
-    double shortest = 0, longest, all = 0, fastest = 0;   /* steps, in models over bytes a second */
-    int workers = 0;
+    double shortest = 0, longest, all = 0;   /* steps, in models over bytes a second */
+    int workers = 0, fastest = plan->shard_owner[0];
     bool known = true;
     for (int r = 0; r < plan->world; r++) workers += plan->n[r] > 0;
     for (int r = 0; r < plan->world; r++)
@@ -87,7 +86,8 @@ void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_time
     if (plan->exchange == ECHI_EXCHANGE_RING) return;   /* a link carries all but one's own */
     if (!known || workers < 3) return;   /* of two, each sends and gets one model whatever it owns */
     for (int r = 0; r < plan->world; r++)
-        if (plan->n[r] > 0 || echi_plan_shard_owned(plan, r) >= 0) fastest = greater(fastest, echi_link_slower(&times[r].link));
+        if ((plan->n[r] > 0 || echi_plan_shard_owned(plan, r) >= 0) &&
+            echi_link_slower(&times[r].link) > echi_link_slower(&times[fastest].link)) fastest = r;
     for (int r = 0; r < plan->world; r++)
         if (plan->n[r] > 0) shortest = greater(shortest, 1 / rate_of(times, r, fastest));
     longest = shortest;

@@ -54,10 +54,7 @@ static void on_lease(struct echi_owner *o, const struct echi_event *e, struct ec
 
 void echi_ring_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     if (plan_of(o)->exchange == ECHI_EXCHANGE_RING && !o->ring.on) return;   /* of one that has ended */
-    if (o->ring.on && o->takeover.still) {   /* so that nobody's send waits for a place */
-        if (e->msg->kind == ECHI_KIND_RING_SUM) post_sum(o, e->msg->part, out);
-        return;
-    }
+    if (o->ring.on && o->takeover.still) return;   /* the gradients are pushed again */
     if (!o->ring.on)
         return echi_act_fault(out, ECH_E_FORMAT, "a message of a ring came, and the plan has none: do all nodes run the same version?");
     if (e->msg->kind == ECHI_KIND_RING_SUM) on_sum(o, e, out);

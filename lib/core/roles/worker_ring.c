@@ -76,7 +76,7 @@ void echi_worker_ring_sum(struct echi_worker *w, const struct echi_event *e, str
         !echi_lease_valid(l, plan_of(w)) || m->samples < 1 || m->samples > l->round_size || m->members != w->joined ||
         echi_part_in(&w->ring.here, m->part))
         return echi_act_fault(out, ECH_E_FORMAT, "a sum came round the ring that nobody waits for: do all nodes run the same version?");
-    if (w->takeover.still) return echi_part_add(&w->ring.spent, m->part);   /* so that nobody's send waits for a place */
+    if (w->takeover.still) return;   /* its gradients are pushed again */
     w->ring.first[m->part] = *l;
     w->ring.samples[m->part] = (uint32_t)m->samples;
     echi_part_add(&w->ring.here, m->part);
