@@ -61,11 +61,9 @@ static int memory_spans(const struct echi_exec *x, bool of_head, struct echi_spa
     return spans;
 }
 
-/* A slot that nothing comes to until a ring has ended: then it takes memory as it is written. */
-static bool of_no_ring(const struct echi_exec *x, bool is) { return is && echi_plan_rings(&x->setup->plan); }
-
 static int spans_of(const struct echi_exec *x, enum echi_slot_kind kind, int index, size_t bytes, struct echi_span *out) {
     const struct echi_plan *p = &x->setup->plan;
+    const bool untouched = echi_plan_rings(p);   /* some slots, until the ring has ended: then they take memory as they are written */
     const size_t number = bytes / x->job->n_params;   /* bytes of one: sums may be of integers */
     struct echi_range range[ECHI_PARTS_MAX];
     size_t at, count;
@@ -73,14 +71,14 @@ static int spans_of(const struct echi_exec *x, enum echi_slot_kind kind, int ind
     switch (kind) {
     case ECHI_SLOT_OWNER_GRADS:
         if (echi_exec_coded(x)) return one_span(0, bytes, out);
-        if (of_no_ring(x, index != x->setup->rank)) return 0;
+        if (untouched && index != x->setup->rank) return 0;
         /* fall through */
     case ECHI_SLOT_OWNER_WEIGHTS: case ECHI_SLOT_OWNER_SUM: case ECHI_SLOT_OWNER_W0: case ECHI_SLOT_OWNER_STATE: case ECHI_SLOT_OWNER_PEER:
         ranges = echi_job_ranges(x->job, p, x->setup->rank, false, range);
         for (int i = 0; i < ranges; i++) one_span(range[i].at * number, range[i].count * number, &out[i]);
         return ranges;
     case ECHI_SLOT_WORKER_WEIGHTS:
-        if (of_no_ring(x, index == p->strands + echi_plan_places(p, x->setup->rank) - 1)) return 0;
+        if (untouched && index == p->strands + echi_plan_places(p, x->setup->rank) - 1) return 0;
         /* fall through */
     case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_WORKER_RESIDUAL:
         echi_job_range(x->job, p, false, &at, &count);

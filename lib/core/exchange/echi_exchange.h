@@ -14,9 +14,6 @@
 struct echi_exchange_rules {
     const char *name;                       /* as in --exchange */
     enum echi_kind weights;                 /* the messages that carry them */
-    /* Whose message brings the worker of `rank` the weights of a part; to whom it hands them on, -1: to nobody. */
-    int (*weights_from)(const struct echi_plan *plan, int rank, int part);
-    int (*weights_next)(const struct echi_plan *plan, int rank, int part);
     /* Does an owner send its weights to this worker? */
     bool (*answers)(const struct echi_plan *plan, int owner, int rank);
 };

@@ -172,12 +172,13 @@ static double worth_of_shards(const struct echi_wishes *w, const struct echi_tim
 }
 
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
- * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. */
-static void best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+ * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. Returns what they are worth, 0 where
+ * owners were wished for, or nothing is predicted. */
+static double best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     struct echi_wishes *own = &work->trial;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
     bool enough = false;   /* no owners can make clearly more */
-    if (w->shards != ECHI_SHARDS_AUTO) return;
+    if (w->shards != ECHI_SHARDS_AUTO) return 0;
     w->shards = 1;
     w->shard_of_rank0 = true;
     *own = *w;
@@ -196,8 +197,9 @@ static void best_shards(struct echi_wishes *w, const struct echi_times *times, s
             if (!(value[i][k] > 0 && value[i][k] * CLEARLY >= best)) continue;
             w->shards = k;
             w->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            return;
+            return value[i][k];
         }
+    return 0;
 }
 
 /* What a ring of all workers makes, as a candidate that is in work->tried; 0: there can be none. */
@@ -216,13 +218,12 @@ static double worth_of_ring(const struct echi_wishes *w, const struct echi_times
 #define RING_GAINS 1.05
 static void best_exchange(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     const bool open = w->exchange == ECHI_EXCHANGES, any = w->shards == ECHI_SHARDS_AUTO;
-    const double ring = any && w->exchange != ECHI_EXCHANGE_SERVER ? worth_of_ring(w, times, work) : 0;
+    const bool tries = any && (open ? w->world > 2 : w->exchange == ECHI_EXCHANGE_RING);
+    const double ring = tries ? worth_of_ring(w, times, work) : 0;
     if (open || (any && ring <= 0)) w->exchange = ECHI_EXCHANGE_SERVER;
-    if (!(any && w->exchange == ECHI_EXCHANGE_RING)) best_shards(w, times, work);
-    if (open && ring > 0 && w->world > 2) {
-        struct echi_wishes *own = &work->trial;
-        *own = *w;
-        if (ring >= RING_GAINS * worth_of_shards(own, times, work)) w->exchange = ECHI_EXCHANGE_RING;
+    if (!(any && w->exchange == ECHI_EXCHANGE_RING)) {
+        const double server = best_shards(w, times, work);
+        if (open && ring > 0 && ring >= RING_GAINS * server) w->exchange = ECHI_EXCHANGE_RING;
     }
     if (any && w->exchange == ECHI_EXCHANGE_RING) w->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
 }

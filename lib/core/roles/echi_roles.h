@@ -74,6 +74,7 @@ struct echi_worker {
     uint32_t number;                              /* of the last message of this link */
     struct {                                      /* worker_ring.c; strand[0] is the only one */
         bool on;                                  /* until a takeover has ended it */
+        struct echi_ranks sharing; uint32_t dealt;   /* who has a share of a round of so many samples; 0: of none yet */
         struct echi_lease of;                     /* whose gradients go round: the next step may have begun to go forward meanwhile */
         struct echi_part_set here, ready;         /* parts whose sum waits for the gradients of this node, and the other way round */
         struct echi_lease first[ECHI_PARTS_MAX]; uint32_t samples[ECHI_PARTS_MAX];   /* of the sums, as in RING_SUM */

@@ -8,7 +8,6 @@
  * own (Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys 2019, section 3): the step is then
  * several tasks, the last of which goes to the end. Until they are whole, the weights of the round before stay: of a lost worker's lease
  * the samples have to be computed on these. */
-#include "echi_exchange.h"
 #include "echi_ratio.h"
 #include "echi_roles.h"
 
@@ -408,7 +407,7 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
 static bool brings_part(const struct echi_worker *w, const struct echi_msg *m, int from) {
     const struct echi_plan *p = &w->setup->plan;
     if (m->part >= w->weight_parts) return false;
-    if (w->ring.on) return echi_exchange_of(p)->weights_from(p, w->setup->rank, m->part) == from;
+    if (w->ring.on) return echi_ring_weights_from(p, w->setup->rank, m->part) == from;
     return echi_plan_shard_owned(p, from) >= 0 && (coded(w) || echi_plan_owns_part(p, from, m->part));
 }
 

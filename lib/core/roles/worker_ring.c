@@ -4,7 +4,6 @@
  * A part's sum begins at the first worker behind its owner that has a share of the round, in the place of its gradients. Every other worker
  * gets it into a place of its own, adds its gradients there when they are ready, and sends it on: gradients are kept apart from sums, so
  * that they can be pushed again when the ring breaks. Weights go on from where they came to, as they come. */
-#include "echi_exchange.h"
 #include "echi_roles.h"
 
 static const struct echi_plan *plan_of(const struct echi_worker *w) { return &w->setup->plan; }
@@ -21,6 +20,18 @@ void echi_worker_ring_start(struct echi_worker *w, struct echi_actions *out) {
 }
 
 /* ---- sums ---- */
+
+/* Who has a share of a round of so many samples. All but an epoch's last are of one size, and no message looks at all nodes. */
+static const struct echi_ranks *sharing(struct echi_worker *w, uint32_t size) {
+    uint32_t n[ECHI_WORLD_MAX];
+    if (w->ring.dealt == size) return &w->ring.sharing;
+    echi_plan_deal(plan_of(w), size, n);
+    w->ring.sharing = (struct echi_ranks){{0}};
+    for (int r = 0; r < plan_of(w)->world; r++)
+        if (n[r] > 0) echi_ranks_add(&w->ring.sharing, r);
+    w->ring.dealt = size;
+    return &w->ring.sharing;
+}
 
 static void send_sum(struct echi_worker *w, int part, struct echi_slot from, const struct echi_lease *first, uint32_t samples,
                      struct echi_actions *out) {
@@ -55,10 +66,8 @@ static void add(struct echi_worker *w, int part, struct echi_actions *out) {
 
 void echi_worker_ring_push(struct echi_worker *w, int part, struct echi_actions *out) {
     struct echi_strand *s = &w->strand[0];
-    uint32_t n[ECHI_WORLD_MAX];
     w->ring.of = s->lease;
-    echi_plan_deal(plan_of(w), s->lease.round_size, n);
-    if (echi_ring_first(plan_of(w), n, owner_of(w, part)) == w->setup->rank) {
+    if (echi_ring_first(plan_of(w), sharing(w, s->lease.round_size), owner_of(w, part)) == w->setup->rank) {
         send_sum(w, part, (struct echi_slot){ECHI_SLOT_WORKER_GRADS, 0}, &s->lease, s->lease.n, out);
         s->sending++;
         return;
@@ -70,7 +79,6 @@ void echi_worker_ring_push(struct echi_worker *w, int part, struct echi_actions 
 void echi_worker_ring_sum(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     const struct echi_lease *l = &m->lease;
-    uint32_t n[ECHI_WORLD_MAX];
     if (plan_of(w)->exchange == ECHI_EXCHANGE_RING && !w->ring.on) return;   /* of one that has ended */
     if (!w->ring.on || e->from != before(w) || m->part >= w->parts || owner_of(w, m->part) == w->setup->rank ||
         !echi_lease_valid(l, plan_of(w)) || m->samples < 1 || m->samples > l->round_size || m->members != w->joined ||
@@ -80,8 +88,7 @@ void echi_worker_ring_sum(struct echi_worker *w, const struct echi_event *e, str
     w->ring.first[m->part] = *l;
     w->ring.samples[m->part] = (uint32_t)m->samples;
     echi_part_add(&w->ring.here, m->part);
-    echi_plan_deal(plan_of(w), l->round_size, n);
-    if (n[w->setup->rank] == 0) return send_on(w, m->part, out);
+    if (echi_ranks_next(sharing(w, l->round_size), w->setup->rank) != w->setup->rank) return send_on(w, m->part, out);
     if (echi_part_in(&w->ring.ready, m->part)) add(w, m->part, out);
 }
 
@@ -108,15 +115,14 @@ void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner)
 static void post_weights(struct echi_worker *w, int place, struct echi_actions *out) {
     for (int part = 0; part < w->weight_parts; part++) {
         if (!echi_part_in(&w->ring.vacant[place], part)) continue;
-        echi_act_post_part(out, owner_of(w, part) == w->setup->rank ? w->setup->rank : before(w), ECHI_KIND_RING_WEIGHTS,
+        echi_act_post_part(out, echi_ring_weights_from(plan_of(w), w->setup->rank, part), ECHI_KIND_RING_WEIGHTS,
                            (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)place}, part);
     }
     w->ring.vacant[place] = (struct echi_part_set){{0}};
 }
 
 void echi_worker_ring_weights(struct echi_worker *w, int place, const struct echi_msg *m, struct echi_actions *out) {
-    const struct echi_plan *p = plan_of(w);
-    const int to = echi_exchange_of(p)->weights_next(p, w->setup->rank, m->part);
+    const int to = echi_ring_weights_next(plan_of(w), w->setup->rank, m->part);
     if (to < 0) return;
     struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_WORKER, ECHI_ROLE_WORKER, ECHI_KIND_RING_WEIGHTS);
     a->slot = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)place};

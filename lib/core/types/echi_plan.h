@@ -5,6 +5,7 @@
 #include "echi_limits.h"
 #include "echi_optimizer.h"
 #include "echi_part.h"
+#include "echi_ranks.h"
 #include "echi_schedule.h"
 
 enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNC_LOCAL, ECHI_SYNCS };
@@ -159,9 +160,13 @@ bool echi_plan_rings(const struct echi_plan *plan);   /* now */
 /* The worker behind and in front of this one. */
 int echi_ring_next(const struct echi_plan *plan, int rank);
 int echi_ring_before(const struct echi_plan *plan, int rank);
-/* Of a round dealt so (echi_plan_deal) the sum of a part begins behind its owner, with the first that has a share: who that is. The owner
- * itself where nobody else has. */
-int echi_ring_first(const struct echi_plan *plan, const uint32_t *n, int owner);
+/* Of a round that these have shares of the sum of a part begins behind its owner, with the first of them: who that is. The owner itself
+ * where nobody else has one. */
+int echi_ring_first(const struct echi_plan *plan, const struct echi_ranks *sharing, int owner);
+/* Whose message brings the worker of `rank` the weights of a part: an owner's own worker gets them from it. To whom it hands them on, -1:
+ * to nobody. */
+int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
+int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
     (194 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */

@@ -25,8 +25,17 @@ int echi_ring_before(const struct echi_plan *plan, int rank) {
     return rank;
 }
 
-int echi_ring_first(const struct echi_plan *plan, const uint32_t *n, int owner) {
+int echi_ring_first(const struct echi_plan *plan, const struct echi_ranks *sharing, int owner) {
     int rank = echi_ring_next(plan, owner);
-    while (n[rank] == 0 && rank != owner) rank = echi_ring_next(plan, rank);
+    while (echi_ranks_next(sharing, rank) != rank && rank != owner) rank = echi_ring_next(plan, rank);
     return rank;
+}
+
+int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part) {
+    return echi_plan_part_owner(plan, 0, part) == rank ? rank : echi_ring_before(plan, rank);
+}
+
+int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part) {
+    const int owner = echi_plan_part_owner(plan, 0, part), next = echi_ring_next(plan, rank);
+    return owner == rank || next == owner ? -1 : next;
 }
