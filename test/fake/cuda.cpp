@@ -8,6 +8,7 @@
 #include "fake_cuda.h"
 #include "host_cuda.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,12 +16,13 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #define DECLARE(type, name, parameters) extern "C" __attribute__((visibility("default"))) type name parameters;
 ECHI_CUDA_CALLS(DECLARE)
 extern "C" __attribute__((visibility("default"))) struct fake_cuda *fake_cuda(void);
 
-static struct fake_cuda control = {1, 0, 13000, 90, 1024, 0, 1, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, 0, ""};
+static struct fake_cuda control = {1, 0, 13000, 90, 1024, 0, 1, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, 0, 0, ""};
 static std::recursive_mutex lock;
 static bool told;
 
@@ -33,7 +35,7 @@ static void read_environment() {
         {"shared=", &control.shared},
         {"bus=", &control.bus}, {"fatbin=", &control.fatbin}, {"ptx=", &control.ptx},
         {"lost_after=", &control.lost_after}, {"fail_after=", &control.fail_after}, {"fail_with=", &control.fail_with},
-        {"spoil_with=", &control.spoil_with}};
+        {"spoil_with=", &control.spoil_with}, {"pause=", &control.pause}};
     for (const auto &n : numbers)
         if (const char *at = text ? strstr(text, n.first) : NULL) *n.second = (int)strtol(at + strlen(n.first), NULL, 0);
     if (const char *at = text ? strstr(text, "fail=") : NULL) sscanf(at, "fail=%47s", control.fail);
@@ -221,6 +223,7 @@ static bool run_group(unsigned n, bool backward) {
 
 static CUresult launched() {
     control.launches++;
+    if (control.pause > 0) std::this_thread::sleep_for(std::chrono::milliseconds(control.pause));
     for (const auto &m : memories)
         if (!guards_hold(m.second)) {
             complain("a kernel wrote past the end of a buffer");

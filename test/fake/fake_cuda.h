@@ -24,6 +24,7 @@ struct fake_cuda {
     int fail_with;          /* ... with this code, once */
     char spoil[32];         /* kernels whose name has this do nothing ... */
     int spoil_with;         /* ... and, if not 0, break the context with this code */
+    int pause;              /* ms that each launch takes longer: 0 */
     /* what happened */
     int calls, launches, alive;     /* alive: contexts, allocations, streams, events and modules not given back */
     long long pinned;               /* bytes */
