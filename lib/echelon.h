@@ -129,7 +129,7 @@ struct ech_progress {
     uint64_t steps, samples;    /* rounds and samples applied */
     double epochs;
     double loss;                /* mean over the samples since the last call */
-    double images_per_second;   /* since the last call */
+    double images_per_second;   /* over the last quarter of a second, or more, of training */
     double staleness;           /* mean since the last call, in rounds */
     uint64_t bytes_sent;        /* by this node */
     double accuracy;            /* of the last look, 0..1; negative before the first */

@@ -9,6 +9,8 @@ void progress_init(struct progress *p, const struct command *command) {
     int rank = command->config.rank;
     *p = (struct progress){.quiet = command->progress == PROGRESS_OFF || rank != 0, .verbose = command->verbose,
                            .terminal = isatty(STDERR_FILENO) == 1, .clock = command->sub == SIM ? " virtual" : ""};
+    if (command->sub == SIM) p->sender = "";
+    else if (command->config.world > 1) p->sender = "rank 0 ";
     p->every = p->terminal || command->progress == PROGRESS_ON ? 0 : 10;
     if (rank == 0) snprintf(p->prefix, sizeof p->prefix, "echelon: ");
     else snprintf(p->prefix, sizeof p->prefix, "echelon: rank %d: ", rank);
@@ -59,11 +61,15 @@ void progress_show(struct progress *p, const struct ech_progress *now) {
     if (!p->terminal && !now->looked && p->said && now->seconds - p->last < p->every) return;
     p->last = now->seconds;
     p->said = true;
-    char line[256], bytes[32], loss[32] = "", accuracy[32] = "";   /* what matters most comes first: a narrow terminal cuts the end */
+    /* What matters most comes first: a narrow terminal cuts the end. */
+    char line[256], bytes[32], loss[32] = "", accuracy[32] = "", shared[80] = "";
     if (now->loss > 0) snprintf(loss, sizeof loss, "  loss %.4f", now->loss);   /* none is known before the first round */
     if (now->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "  test %.2f %%", 100 * now->accuracy);
-    snprintf(line, sizeof line, "%6.1f s%s  epoch %.2f%s%s  %.0f images/s  stale %.2f  sent %s", now->seconds, p->clock, now->epochs,
-             loss, accuracy, now->images_per_second, now->staleness, bytes_text((double)now->bytes_sent, bytes, sizeof bytes));
+    if (p->sender)
+        snprintf(shared, sizeof shared, "  stale %.2f  %ssent %s", now->staleness, p->sender,
+                 bytes_text((double)now->bytes_sent, bytes, sizeof bytes));
+    snprintf(line, sizeof line, "%6.1f s%s  epoch %.2f%s%s  %.0f images/s%s", now->seconds, p->clock, now->epochs, loss, accuracy,
+             now->images_per_second, shared);
     show(p, line);
 }
 

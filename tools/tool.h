@@ -57,6 +57,7 @@ struct progress {
     int evals;            /* calls in an evaluation since a line was written */
     char prefix[24];      /* "echelon: ", or "echelon: rank 3: " */
     const char *clock;    /* what follows the seconds: "", or that they are virtual */
+    const char *sender;   /* whose bytes are counted; NULL: there is one node, which sends nothing and waits for nobody */
 };
 void progress_init(struct progress *p, const struct command *command);
 void progress_log(struct progress *p, enum ech_log_level level, const char *line);

@@ -59,7 +59,7 @@ struct echi_node {
     struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
     int tells;                                /* ech_config.tell, as it was last seen */
     uint64_t sizes_told;                      /* changes of step sizes that were logged */
-    struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
+    struct echi_shown shown;
     uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been;
                                                  of weights and states */
     uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */

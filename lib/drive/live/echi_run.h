@@ -58,7 +58,17 @@ ech_status echi_node_run(const struct echi_node_config *node, struct ech_report 
 /* After a run: what the coordinator knows, which began at `began` and stands at `now`; `plan` is NULL while there is none. */
 void echi_report_run(struct ech_report *report, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now);
-/* What on_progress is told, `passed` ns of the run's clock after it was told *shown; takes the sums that the coordinator keeps for it. */
-void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t passed, int64_t clock, bool looked,
-                        uint64_t bytes, struct ech_progress *shown);
+/* What on_progress was told last, and where the run's clock (ns) and the count of evaluations stood then. Calls may follow each other too
+ * closely for a rate between the two: it is taken since rate_clock, when rate_samples were in, and was so at least once where `rated`. */
+struct echi_shown {
+    struct ech_progress progress;
+    int64_t clock, rate_clock;
+    uint64_t looks, rate_samples;
+    bool rated;
+};
+/* Of a run that begins, or goes on from there. */
+void echi_progress_begin(const struct echi_standing *at, struct echi_shown *shown);
+/* What on_progress is told now; takes the sums that the coordinator keeps for it. */
+void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t clock, bool looked, uint64_t bytes,
+                        struct echi_shown *shown);
 #endif

@@ -123,9 +123,7 @@ static void loop(struct echi_node *n) {
 
 static void begin_at(struct echi_node *n, const struct echi_standing *at, struct echi_goal *goal) {
     goal->from = *at;
-    n->shown = (struct ech_progress){.samples = at->samples, .loss = at->loss};
-    n->shown_clock = at->clock;
-    n->shown_looks = at->looks;
+    echi_progress_begin(at, &n->shown);
     if (at->samples >= goal->samples)
         echi_config_log(n->c->config, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for",
                         (unsigned long long)at->samples, (unsigned long long)goal->samples);

@@ -8,19 +8,38 @@
 
 _Static_assert(ECH_STALENESS_BINS == ECHI_STALENESS_BINS, "the report has a place for each bin");
 
-void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t passed, int64_t clock, bool looked,
-                        uint64_t bytes, struct ech_progress *shown) {
+#define RATE_OVER (ECHI_SECOND / 4)   /* ns at least: of less, whether a round's end falls in is a matter of luck */
+
+void echi_progress_begin(const struct echi_standing *at, struct echi_shown *shown) {
+    *shown = (struct echi_shown){.progress = {.samples = at->samples, .loss = at->loss}, .clock = at->clock, .looks = at->looks,
+                                 .rate_samples = at->samples, .rate_clock = at->clock};
+}
+
+static double rate_now(const struct echi_coordinator *c, int64_t clock, struct echi_shown *shown) {
+    const int64_t passed = clock - shown->rate_clock;
+    const bool fewer = c->applied < shown->rate_samples;   /* a lost owner's last pushes are taken back */
+    if (passed <= 0 || fewer || (shown->rated && passed < RATE_OVER)) return shown->progress.images_per_second;
+    const double rate = (double)(c->applied - shown->rate_samples) / ((double)passed * 1e-9);
+    if (passed < RATE_OVER) return rate;
+    shown->rate_samples = c->applied;
+    shown->rate_clock = clock;
+    shown->rated = true;
+    return rate;
+}
+
+void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t clock, bool looked, uint64_t bytes,
+                        struct echi_shown *shown) {
+    const struct ech_progress *last = &shown->progress;
     struct ech_progress p = {.seconds = (double)clock * 1e-9, .samples = c->applied, .steps = c->applied / round,
         .epochs = (double)c->applied / job->train_samples, .accuracy = c->accuracy, .looked = looked, .bytes_sent = bytes,
-        .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : shown->loss,
-        .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : shown->staleness};
-    const double seconds = (double)passed * 1e-9;
-    /* A lost owner's last pushes are taken back: then there are fewer than before. */
-    const bool countable = seconds > 0.05 && c->applied >= shown->samples;
-    p.images_per_second = countable ? (double)(c->applied - shown->samples) / seconds : shown->images_per_second;
+        .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : last->loss,
+        .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : last->staleness,
+        .images_per_second = rate_now(c, clock, shown)};
     c->loss_sum = c->stale_sum = 0;
     c->loss_samples = c->stale_count = 0;
-    *shown = p;
+    shown->progress = p;
+    shown->clock = clock;
+    shown->looks = c->looks;
 }
 
 /* How far an evaluation is; false: none runs. All else is as it was before. */
@@ -28,7 +47,7 @@ static bool show_eval(struct echi_node *n, int64_t now) {
     struct echi_lane_view v;
     echi_lane_look(n->lane, &v);
     if (!v.runs || v.task.kind != ECHI_TASK_EVAL) return false;
-    struct ech_progress p = n->shown;
+    struct ech_progress p = n->shown.progress;
     p.looked = 0;
     p.evaluated = echi_exec_evaluated(n->exec);
     p.to_evaluate = n->job->test_samples;
@@ -40,19 +59,17 @@ static bool show_eval(struct echi_node *n, int64_t now) {
 void echi_node_progress(struct echi_node *n, int64_t now) {
     struct echi_coordinator *c = n->role.coordinator;
     if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->looks != n->shown_looks && c->accuracy >= 0;   /* else a stop has ended the evaluation */
+    const bool looked = c->looks != n->shown.looks && c->accuracy >= 0;   /* else a stop has ended the evaluation */
     if (now < n->progress_at && !looked) return;
     if (!looked && show_eval(n, now)) return;
     const int64_t clock = echi_coordinator_clock(c, now);
-    if (!looked && clock - n->shown_clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
+    if (!looked && clock - n->shown.clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
     uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0}, all = 0;
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_NET_KINDS_MAX; k++) all += bytes[k];
-    echi_progress_make(c, n->job, n->setup.plan.round, clock - n->shown_clock, clock, looked, all, &n->shown);
-    n->shown_clock = clock;
-    n->shown_looks = c->looks;
+    echi_progress_make(c, n->job, n->setup.plan.round, clock, looked, all, &n->shown);
     n->progress_at = now + ECHI_SECOND;
-    n->c->config->on_progress(n->c->config->user, &n->shown);
+    n->c->config->on_progress(n->c->config->user, &n->shown.progress);
 }
 
 static void fill_plan(struct ech_report *r, const struct echi_plan *p) {

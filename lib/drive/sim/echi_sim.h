@@ -90,7 +90,7 @@ struct echi_sim {
     int rank_died;                    /* the last whose death the coordinator was told of; -1 */
     uint64_t sizes_told;                      /* changes of step sizes that were logged */
     /* progress for people, who live in real time */
-    struct ech_progress shown; uint64_t shown_looks; int64_t shown_at, shown_clock;
+    struct echi_shown shown; int64_t shown_at;
     bool stop_told;
     uint64_t role_events;
 };

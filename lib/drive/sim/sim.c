@@ -33,16 +33,14 @@ void *echi_sim_params(const struct echi_sim *s) {
 static void show_progress(struct echi_sim *s) {
     struct echi_coordinator *c = s->coordinator;
     if (!s->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->looks != s->shown_looks;
+    const bool looked = c->looks != s->shown.looks;
     const int64_t now = echi_now(), clock = echi_coordinator_clock(c, echi_sim_now(s));
     uint64_t bytes = 0;
     if (now < s->shown_at && !looked) return;
     for (int k = 0; k <= ECHI_KINDS; k++) bytes += s->sent[k];
-    echi_progress_make(c, s->job, s->node[0].setup.plan.round, clock - s->shown_clock, clock, looked, bytes, &s->shown);
-    s->shown_clock = clock;
-    s->shown_looks = c->looks;
+    echi_progress_make(c, s->job, s->node[0].setup.plan.round, clock, looked, bytes, &s->shown);
     s->shown_at = now + ECHI_SECOND;
-    s->config->on_progress(s->config->user, &s->shown);
+    s->config->on_progress(s->config->user, &s->shown.progress);
 }
 
 static void check_stop(struct echi_sim *s) {
@@ -147,7 +145,7 @@ static void loop(struct echi_sim *s) {
     for (uint64_t i = 1; !s->over && echi_cost_next(s->cost, &what); i++) {
         echi_sim_happened(s, &what);
         if (i % every == 0) check_stop(s);
-        if (i % every == 0 || s->coordinator->looks != s->shown_looks) show_progress(s);
+        if (i % every == 0 || s->coordinator->looks != s->shown.looks) show_progress(s);
     }
     if (s->over) return;
     if (echi_cost_failed(s->cost)) echi_sim_no_memory(s);
