@@ -70,6 +70,32 @@ static void print_staleness(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
+/* A run of no steps has joined, measured and planned: what it would do is what it was begun for. */
+static void print_speed(FILE *to, const struct ech_report *r, const char *clock) {
+    const double predicted = r->predicted_images_per_second;
+    fprintf(to, "  speed            ");
+    if (r->samples > 0)
+        fprintf(to, "%.0f images/s (%llu samples, %.2f epochs, %.1f %ss)", r->images_per_second, (unsigned long long)r->samples, r->epochs,
+                r->seconds, clock);
+    else fprintf(to, "nothing was trained");
+    if (predicted > 0) fprintf(to, "; predicted %s %.0f images/s", r->samples > 0 ? "were" : "are", predicted);
+    fputc('\n', to);
+}
+
+/* Where none is known nothing is said: on one machine nodes have no links. */
+static void print_links(FILE *to, const struct ech_report *r) {
+    int thin = -1, wide = -1;
+    for (int i = 0; i < r->world; i++) {
+        if (!(r->link[i] > 0)) continue;
+        if (thin < 0 || r->link[i] < r->link[thin]) thin = i;
+        if (wide < 0 || r->link[i] > r->link[wide]) wide = i;
+    }
+    if (thin < 0) return;
+    fprintf(to, "  links            ");
+    if (r->link[wide] < 1.1 * r->link[thin]) fprintf(to, "%.3g Mb/s, of every node\n", r->link[thin]);
+    else fprintf(to, "%.3g Mb/s of rank %d to %.3g Mb/s of rank %d, in their slower direction\n", r->link[thin], thin, r->link[wide], wide);
+}
+
 void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {
     if (r->n_groups == 0 || (status != ECH_OK && r->samples == 0)) return;   /* it ended before there was anything to tell */
     uint64_t bytes = 0;
@@ -78,8 +104,8 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     fprintf(to, "%s on %s, %s, %d %snode%s\n", r->model, r->data, r->sync, r->world, command->sub == SIM ? "simulated " : "",
             r->world == 1 ? "" : "s");
     print_groups(to, r);
-    fprintf(to, "  speed            %.0f images/s (%llu samples, %.2f epochs, %.1f %ss)\n", r->images_per_second,
-            (unsigned long long)r->samples, r->epochs, r->seconds, command->sub == SIM ? "virtual " : "");
+    print_links(to, r);
+    print_speed(to, r, command->sub == SIM ? "virtual " : "");
     if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
     else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
         fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,

@@ -87,7 +87,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(weight_decay, "weight-decay", "W", "auto", REAL, 0, 1, auto_negative, NULL, "weight decay; auto: the model's")          \
     X(epochs, "epochs", "E", "10", REAL, 0, 1000000, no_word, NULL, "ends the run after so many passes over the data")        \
     X(steps, "steps", "ROUNDS", "off", INT64, 0, 1e15, off_negative, NULL,                                                    \
-      "ends the run after so many rounds of B samples; 0: no training")                                                       \
+      "ends the run after so many rounds of B samples; 0: nodes join, measure, plan and predict, and train nothing")          \
     X(target_accuracy, "target-accuracy", "A", "off", REAL, 0, 1, off_zero, NULL,                                             \
       "ends the run at a look that finds this accuracy (0.985); ending without it is a failure")                              \
     X(eval_every, "eval-every", "SAMPLES", "3000", UINT32, 0, UINT32_MAX, no_word, NULL,                                      \

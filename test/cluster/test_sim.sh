@@ -59,6 +59,15 @@ check "and its seconds are virtual" awk -F, -v all="$(value seconds)" \
     'NR == 4 { exit !($3 == all + 0 || ($3 / all > 0.999 && $3 / all < 1.001)) }' "$work/curve"
 check "GSSP learns the digits: $accuracy" awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }'
 
+# --- what was predicted stands beside what came of it, or alone; links by their slower direction
+printf '%s\n' 'default link 200 Mb/s' 'hosts 2' 'hosts 1 link 50 Mb/s' 'hosts 1' >"$work/h"
+sims 0 '^  links            50 Mb/s of rank 2 to 200 Mb/s of rank 0, in their slower direction$' \
+    --data "$good" --hosts "$work/h" --compute model --shares equal --epochs 1
+check "a prediction beside the speed" grep -Eq '^  speed            [0-9]+ images/s \(.*\); predicted were [0-9]+ images/s$' "$work/out"
+sims 0 '^  speed            nothing was trained; predicted are [0-9]+ images/s$' --data "$good" --hosts "$work/h" --compute model --steps 0
+printf '%s\n' 'default link 200 Mb/s' 'hosts 4' >"$work/h"
+sims 0 '^  links            200 Mb/s, of every node$' --data "$good" --hosts "$work/h" --compute model --epochs 1
+
 # --- virtual time. No jitter, links without bound: images/s follow from what the files say.
 speed_of() { value images_per_second; }
 ratio_is() {   # ratio_is WHAT A B LEAST MOST
