@@ -132,7 +132,7 @@ struct ech_progress {
     double images_per_second;   /* over the last quarter of a second, or more, of training */
     double staleness;           /* mean since the last call, in rounds */
     uint64_t bytes_sent;        /* by this node */
-    double accuracy;            /* of the last look, 0..1; negative before the first */
+    double accuracy;            /* of the last evaluation, 0..1; negative before the first */
     int looked;                 /* 1: this call reports a look at the test set */
     uint32_t evaluated, to_evaluate;   /* an evaluation runs: it has so many of so many test samples behind it. 0, 0: none runs */
 };
@@ -161,7 +161,7 @@ struct ech_config {
      * that was under way, with their momentum: training goes on from there. Resumed with a target that it had reached, a run evaluates
      * the checkpoint's weights first and trains on if they do not meet it. */
     double target_accuracy;
-    uint32_t eval_every;          /* samples between looks at the test set (default 3000); 0: only at the end */
+    uint32_t eval_every;          /* samples between evaluations (default 3000); 0: only at the end */
     uint64_t seed;                /* default 1 */
     int no_shuffle;
     int threads;                  /* of computation; 0 (default): the processors that this process may run on, or is granted the time of,
@@ -177,7 +177,7 @@ struct ech_config {
      * return soon: meanwhile this node serves nobody, and the others may take it for lost. */
     void (*on_log)(void *user, enum ech_log_level level, const char *line);
     void (*on_bound)(void *user, const char *address);             /* rank 0, once it listens: "127.0.0.1:40001" */
-    void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each look */
+    void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each evaluation */
     void *user;
     /* When not NULL, a signal handler may set it. *stop non-zero on rank 0: the run ends in order for all (ech_train: ECH_E_ABORTED, and
      * what was trained is saved). An evaluation that runs then ends without an accuracy; one of what was trained last has `deadline`
@@ -350,11 +350,11 @@ struct ech_report {
     uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
     double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean;
                                                                   negative: nobody could tell */
-    int useless;                          /* rank without which the others were predicted to be faster; -1: none */
+    int net_negative;                          /* rank without which the others were predicted to be faster; -1: none */
     /* Seconds from one push of a worker to its next, whatever it waits for, in the mean over the workers of each group; 0: nobody
      * pushed twice. What lies between the groups is what a slow link or a slow machine costs its group. */
     double iteration_seconds[ECH_GROUPS_MAX];
-    double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its
+    double net_negative_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its
                                              batch is 0 */
     /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
      * batch above are those at the end. */

@@ -51,7 +51,7 @@ struct ech_sim_options {
     const char *hosts;            /* host file; NULL: `workers` hosts of the named spread */
     int workers;
     const char *spread;           /* even, mild, strong, incast, links; NULL: even */
-    int costs_only;               /* 1: nothing is computed, it only costs: no weights, losses of 0, and nobody looks at the test set */
+    int costs_only;               /* 1: nothing is computed, it only costs: no weights, losses of 0, and nobody evaluates */
     const char *profile;          /* what arithmetic costs; NULL: the built-in one */
     struct ech_sim_counts *counts;   /* filled if not NULL */
 };
@@ -59,8 +59,8 @@ struct ech_sim_options {
  * the same seed gives the same bytes in config's save and report files, on machines that compute alike. config's rank, world,
  * coordinator, bind, join_timeout, key, insecure, slow, device and threads mean nothing here; checkpoint and record are refused
  * (ECH_E_UNSUPPORTED). deadline decides, as in a live run, how long a death goes unnoticed; a start waits for the last host to join.
- * Seconds in the report and in on_progress are virtual, on_progress comes at each look and about once a real second, resident_peak is 0.
- * out_report may be NULL; it is filled as far as the run came, also on failure. Statuses as of ech_train; ECH_E_TIMEOUT: the cluster
+ * Seconds in the report and in on_progress are virtual, on_progress comes at each evaluation and about once a real second, resident_peak
+ * is 0. out_report may be NULL; it is filled as far as the run came, also on failure. Statuses as of ech_train; ECH_E_TIMEOUT: the cluster
  * cannot make progress, and the sentence says who waits for whom (of all nodes: to on_log). */
 ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config,
                         const struct ech_sim_options *options, struct ech_report *out_report, struct ech_error *err);

@@ -14,7 +14,7 @@
 struct trial {
     struct echi_job job;
     struct echi_setup setup;
-    struct echi_wishes wishes;
+    struct echi_plan_request request;
     struct echi_goal goal;
     struct echi_choice choice;
     struct echi_choice_work work;
@@ -47,14 +47,14 @@ static ech_status make_blank(struct trial *t, const ech_model *model, struct ech
 
 static ech_status make_plan(struct trial *t, const struct ech_config *c, struct ech_error *err) {
     char text[240];
-    ECHI_TRY(echi_wishes_from(c, &t->job, &t->wishes, err));
-    ECHI_TRY(echi_goal_from(c, &t->job, &t->wishes, &t->setup.plan, NULL, &t->goal, err));
+    ECHI_TRY(echi_plan_request_from(c, &t->job, &t->request, err));
+    ECHI_TRY(echi_goal_from(c, &t->job, &t->request, &t->setup.plan, NULL, &t->goal, err));
     if (!c->plan[0]) {
-        const ech_status status = echi_plan_choose(&t->wishes, t->times, &t->work, &t->setup.plan, &t->choice, text, sizeof text);
+        const ech_status status = echi_plan_choose(&t->request, t->times, &t->work, &t->setup.plan, &t->choice, text, sizeof text);
         if (status != ECH_OK) return echi_fail(err, status, "doctor.memory", "%s", text);
-        if (t->wishes.regroup_after > 0) echi_plan_add_reserve(&t->wishes, t->times, &t->setup.plan);
+        if (t->request.regroup_after > 0) echi_plan_add_reserve(&t->request, t->times, &t->setup.plan);
     }
-    echi_plan_parts(&t->wishes, t->times, &t->setup.plan);
+    echi_plan_parts(&t->request, t->times, &t->setup.plan);
     t->work.tried = t->setup.plan;
     echi_job_setup(&t->job, &t->work.tried, c->rank, &t->setup);
     return ECH_OK;

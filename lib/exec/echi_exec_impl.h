@@ -20,13 +20,13 @@ struct echi_exec {
     size_t *counting;                             /* the set-up makes no slot, and adds here what it would take; NULL: it makes them */
     bool sum_is_push;                             /* a round has one push, and that is lent: the sum is where backward has left it */
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
-    struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
+    struct echi_stack *trunk[ECHI_FLIGHTS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
     struct { struct echi_adam_weights weights; struct echi_adam_push push; } adam;   /* of the round whose parts are applied one by one */
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
     struct echi_samples samples, looked_at;
     struct echi_ahead *ahead;                     /* who reads the next `samples`; NULL: the lane itself does */
-    uint32_t look_rows;                           /* the look takes so many samples at once */
+    uint32_t eval_rows;                           /* the look takes so many samples at once */
     _Atomic uint32_t evaluated;                   /* of the test samples; how far an evaluation is */
     atomic_bool ends_eval;                        /* its result is not wanted any more */
     echi_real *head_rows, *head_rows_grad;

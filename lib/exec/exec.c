@@ -24,7 +24,7 @@ ech_status echi_exec_create(const struct echi_job *job, const char *device, int 
 
 void echi_exec_destroy(struct echi_exec *x) {
     if (!x) return;
-    for (int i = 0; i < ECHI_STRANDS; i++) echi_stack_destroy(x->trunk[i]);
+    for (int i = 0; i < ECHI_FLIGHTS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
     for (int k = 0; k < ECHI_SLOT_KINDS; k++)   /* behind the stacks, whose devices may still be writing there */
@@ -202,11 +202,11 @@ static int norm_unit(const struct echi_stack *stack, int i) {
 }
 
 static ech_status stop_at(struct echi_exec *x, const struct echi_task *task, int unit, struct ech_error *err) {
-    return echi_stack_norm_sums(x->trunk[task->strand], unit, slot(x, task->weights), echi_exec_slot(x, task->sums, NULL), err);
+    return echi_stack_norm_sums(x->trunk[task->flight], unit, slot(x, task->weights), echi_exec_slot(x, task->sums, NULL), err);
 }
 
 static ech_status go_on_at(struct echi_exec *x, const struct echi_task *task, int unit, struct ech_error *err) {
-    return echi_stack_norm_take(x->trunk[task->strand], unit, (int)task->samples, echi_exec_slot(x, task->norm, NULL), err);
+    return echi_stack_norm_take(x->trunk[task->flight], unit, (int)task->samples, echi_exec_slot(x, task->norm, NULL), err);
 }
 
 static ech_status join_norms(struct echi_exec *x, const struct echi_task *task) {
@@ -232,7 +232,7 @@ static int unit_of(const struct echi_exec *x, const struct echi_stack *stack, in
 
 static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
-    struct echi_stack *trunk = x->trunk[task->strand];
+    struct echi_stack *trunk = x->trunk[task->flight];
     ECHI_TRY(echi_exec_samples(x, l, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->samples.rows, err));
     return echi_exec_train(x, trunk, x->who, l->n, task->divisor, err);
@@ -241,7 +241,7 @@ static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
     struct echi_buffer *weights = slot(x, task->weights);
-    struct echi_stack *trunk = x->trunk[task->strand];
+    struct echi_stack *trunk = x->trunk[task->flight];
     const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : unit_of(x, trunk, task->from);
     const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part)
                     : task->until > 0                               ? unit_of(x, trunk, task->until) : units;
@@ -267,7 +267,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
 }
 
 static ech_status backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
-    struct echi_stack *trunk = x->trunk[task->strand];
+    struct echi_stack *trunk = x->trunk[task->flight];
     const int norms = x->setup->norms, end = task->sums.kind ? norm_unit(trunk, 2 * norms - 1 - task->part) : -1;
     const bool goes_on = task->part > norms;
     const int first = goes_on ? norm_unit(trunk, 2 * norms - task->part) : echi_stack_units(trunk) - 1;
@@ -511,9 +511,9 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     const uint32_t all = x->job->test_samples;
     const int units = echi_stack_units(x->eval);
     uint32_t hits = 0;
-    for (uint32_t at = 0; at < all; at += x->look_rows) {
+    for (uint32_t at = 0; at < all; at += x->eval_rows) {
         atomic_store(&x->evaluated, at);
-        const int n = (int)(all - at < x->look_rows ? all - at : x->look_rows);
+        const int n = (int)(all - at < x->eval_rows ? all - at : x->eval_rows);
         for (int i = 0; i < n; i++) x->looked_at.index[i] = at + (uint32_t)i;
         ECHI_TRY(echi_exec_read(x->job, true, 0, x->looked_at.index, n, x->looked_at.rows, x->looked_at.labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->looked_at.rows, err));
@@ -562,7 +562,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD:
         if (task->part <= x->setup->norms)
-            ECHI_TRY(echi_stack_output_grad(x->trunk[task->strand], echi_exec_slot(x, task->act, NULL), err));
+            ECHI_TRY(echi_stack_output_grad(x->trunk[task->flight], echi_exec_slot(x, task->act, NULL), err));
         return backward(x, task, result, err);
     case ECHI_TASK_STEP: return step(x, task, result, err);
     case ECHI_TASK_NORM: return join_norms(x, task);

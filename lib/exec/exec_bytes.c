@@ -30,7 +30,7 @@ void echi_exec_bytes(const struct echi_exec *x, struct echi_exec_bytes *out) {
         for (int i = 0; i < ECHI_WORLD_MAX; i++)
             if (!is_others(x, k, i)) *home(out, k) += buffer_bytes(x->slot[k][i]);
     out->gradients += buffer_bytes(x->of_granule) + buffer_bytes(x->rounded) + buffer_bytes(x->pushed);
-    for (int i = 0; i < ECHI_STRANDS; i++) out->activations += stack_bytes(x->trunk[i]);
+    for (int i = 0; i < ECHI_FLIGHTS; i++) out->activations += stack_bytes(x->trunk[i]);
     for (uint32_t i = 0; i < x->granules; i++) out->activations += stack_bytes(x->granule[i]);
     out->activations += stack_bytes(x->head) + stack_bytes(x->eval);
 }
@@ -78,7 +78,7 @@ static int spans_of(const struct echi_exec *x, enum echi_slot_kind kind, int ind
         for (int i = 0; i < ranges; i++) one_span(range[i].at * number, range[i].count * number, &out[i]);
         return ranges;
     case ECHI_SLOT_WORKER_WEIGHTS:
-        if (untouched && index == p->strands + echi_plan_places(p, x->setup->rank) - 1) return 0;
+        if (untouched && index == p->flights + echi_plan_places(p, x->setup->rank) - 1) return 0;
         /* fall through */
     case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_WORKER_RESIDUAL:
         echi_job_range(x->job, p, false, &at, &count);

@@ -23,9 +23,9 @@ ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err) {
     for (int i = 0; i < x->setup->cut; i++)
         if (x->job->layer[i].count > most) most = x->job->layer[i].count;
     if (!x->counting) ECHI_TRY(echi_codec_room_create(most, &x->push_room, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands + 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->flights + 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_RESIDUAL, 0, 1, all, err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_CODED, 0, p->strands, bytes_of_pushes(x), err);
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_CODED, 0, p->flights, bytes_of_pushes(x), err);
 }
 
 ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_error *err) {

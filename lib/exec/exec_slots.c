@@ -28,7 +28,7 @@ static bool borrows_weights(const struct echi_exec *x, const struct echi_plan *p
  * the own worker borrows these are the ones that an owner without other workers uses; from others a device only copies more slowly. */
 static bool crosses(const struct echi_exec *x, enum echi_slot_kind kind, int index) {
     switch (kind) {
-    case ECHI_SLOT_OWNER_WEIGHTS: return borrows_weights(x, &x->setup->plan) && index < 2 + x->setup->plan.strands && !echi_exec_coded(x);
+    case ECHI_SLOT_OWNER_WEIGHTS: return borrows_weights(x, &x->setup->plan) && index < 2 + x->setup->plan.flights && !echi_exec_coded(x);
     case ECHI_SLOT_OWNER_SUM: return borrows_weights(x, &x->setup->plan) && !echi_exec_coded(x);   /* it becomes the worker's gradients */
     case ECHI_SLOT_WORKER_WEIGHTS: case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_HEAD_WEIGHTS: case ECHI_SLOT_HEAD_GRADS: return true;
     case ECHI_SLOT_LOCAL_WEIGHTS: case ECHI_SLOT_COORD_PARAMS: return index == 0;   /* the worker's own; those that an evaluation takes */
@@ -92,12 +92,12 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
     const int places = echi_plan_places(p, x->setup->rank);
     if (borrows_weights(x, p)) return ECH_OK;
     if (echi_exec_coded(x)) return echi_codec_setup_places(x, places, err);
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->strands + places, all, err);
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->flights + places, all, err);
 }
 
 /* What the worker computes in. */
 static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, uint32_t n, struct ech_error *err) {
-    for (int i = 0; i < p->strands && !p->deterministic; i++)
+    for (int i = 0; i < p->flights && !p->deterministic; i++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
     ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
@@ -114,15 +114,15 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
     }
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->flights, sums_size(x, all), err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_worker(x, err));
     if (x->setup->norms > 0) {
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->flights, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->flights, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err) {
@@ -221,23 +221,23 @@ uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {
     return fit < ECHI_SPARE_BLOCK ? ECHI_SPARE_BLOCK : fit < most ? (uint32_t)fit : most;
 }
 
-static ech_status setup_look(struct echi_exec *x, struct ech_error *err) {
+static ech_status setup_eval(struct echi_exec *x, struct ech_error *err) {
     const int layers = x->job->model->n_layers;
     ECHI_TRY(echi_exec_stack(x, 0, layers, ECHI_SPARE_BLOCK, &x->eval, err));
-    x->look_rows = echi_exec_spare_rows(echi_stack_bytes(x->eval), EVAL_ROWS);
-    if (x->look_rows > ECHI_SPARE_BLOCK) {
+    x->eval_rows = echi_exec_spare_rows(echi_stack_bytes(x->eval), EVAL_ROWS);
+    if (x->eval_rows > ECHI_SPARE_BLOCK) {
         echi_stack_destroy(x->eval);
         x->eval = NULL;
-        ECHI_TRY(echi_exec_stack(x, 0, layers, x->look_rows, &x->eval, err));
+        ECHI_TRY(echi_exec_stack(x, 0, layers, x->eval_rows, &x->eval, err));
     }
-    return echi_samples_create(&x->looked_at, x->job, x->look_rows, err);
+    return echi_samples_create(&x->looked_at, x->job, x->eval_rows, err);
 }
 
 static ech_status setup_stacks(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
     if (!x->job->model) return ECH_OK;
     if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_trunk(x, p, echi_plan_step(p, rank), err));
     if (p->separated && p->head == rank) ECHI_TRY(setup_head_stack(x, p, err));
-    return rank == 0 && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
+    return rank == 0 && x->job->test_samples != 0 ? setup_eval(x, err) : ECH_OK;
 }
 
 static ech_status setup_slots(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {

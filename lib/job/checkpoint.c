@@ -77,7 +77,7 @@ int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const s
     put_number(&words[W_START], at->start);
     put_number(&words[W_SAMPLES], at->samples);
     put_number(&words[W_ROUNDS], at->samples / plan->round);
-    put_number(&words[W_LOOKS], at->looks);
+    put_number(&words[W_LOOKS], at->evals);
     put_number(&words[W_CLOCK], (uint64_t)at->clock);
     put_number(&words[W_MEASURING], (uint64_t)at->measuring);
     put_number(&words[W_KEEPING], (uint64_t)at->keeping);
@@ -196,7 +196,7 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
     c->separated = n[W_SEPARATED] != 0;
     c->local = strcmp(r->text[W_SYNC], echi_policy_of(ECHI_SYNC_LOCAL)->name) == 0;
     c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES],
-        .looks = n[W_LOOKS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
+        .evals = n[W_LOOKS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
         .accuracy = real_of(r, W_ACCURACY), .best_accuracy = real_of(r, W_BEST), .loss = real_of(r, W_LOSS),
         .target_at = r->none[W_TARGET_AT] ? -1 : (int64_t)n[W_TARGET_AT], .target_samples = n[W_TARGET_SAMPLES]};
     return ECH_OK;

@@ -17,31 +17,32 @@ static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
 static const struct echi_candidate *next_best(const struct echi_choice *c) {
     const struct echi_candidate *best = NULL;
     for (int i = 0; i < c->count; i++)
-        if (i != c->taken && (!best || c->candidate[i].score > best->score)) best = &c->candidate[i];
+        if (i != c->taken && (!best || c->candidate[i].goodput > best->goodput)) best = &c->candidate[i];
     return best;
 }
 
 static void tell_policies(const struct ech_config *config, const struct echi_choice *c) {
     char name[64], other[64];
-    echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10s %10s %6s %10s", "predicted of", "images/s", "staleness", "price", "score");
+    echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10s %10s %10s %10s", "predicted of", "images/s", "staleness", "efficiency",
+                    "goodput");
     for (int i = 0; i < c->count; i++) {
         const struct echi_candidate *k = &c->candidate[i];
         name_of(k, name, sizeof name);
-        echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10.0f %10.2f %6.2f %10.0f%s", name, k->rate, k->staleness, k->price, k->score,
-                        i == c->taken ? " *" : "");
+        echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10.0f %10.2f %10.2f %10.0f%s", name, k->rate, k->staleness, k->efficiency,
+                        k->goodput, i == c->taken ? " *" : "");
     }
     const struct echi_candidate *k = &c->candidate[c->taken], *next = next_best(c);
     name_of(k, name, sizeof name);
     if (!next) return echi_config_log(config, ECH_LOG_INFO, "plan: %s, the only one that is possible here", name);
     name_of(next, other, sizeof other);
-    if (k->score >= next->score)
+    if (k->goodput >= next->goodput)
         echi_config_log(config, ECH_LOG_INFO,
                         "plan: %s is taken: %.0f images/s, of which staleness leaves the worth of %.0f, are %.0f %% more than the next "
-                        "best, %s, is worth", name, k->rate, k->score, 100 * (k->score / next->score - 1), other);
+                        "best, %s, is worth", name, k->rate, k->goodput, 100 * (k->goodput / next->goodput - 1), other);
     else
         echi_config_log(config, ECH_LOG_INFO,
                         "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is simpler", name, other,
-                        100 * (next->score / k->score - 1));
+                        100 * (next->goodput / k->goodput - 1));
 }
 
 static void tell_groups(const struct ech_config *config, const struct echi_choice *c) {
@@ -66,29 +67,29 @@ static void tell_shards(const struct ech_config *config, const struct echi_choic
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     const struct echi_choice *c = &coordinator->choice;
     if (c->count == 0 || !config->on_log) return;
-    if (coordinator->wishes.choose && !coordinator->plan_given) tell_policies(config, c);
+    if (coordinator->request.choose && !coordinator->plan_given) tell_policies(config, c);
     else if (c->count > 1) tell_groups(config, c);
     echi_config_log(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
                     c->candidate[c->taken].staleness);
     if (coordinator->setup->plan.shards > 0) tell_shards(config, c, &coordinator->setup->plan);
-    else if (coordinator->wishes.shards == ECHI_SHARDS_AUTO && !coordinator->plan_given)
+    else if (coordinator->request.shards == ECHI_SHARDS_AUTO && !coordinator->plan_given)
         echi_config_log(config, ECH_LOG_INFO,
                         "plan: one owner, rank %d: more are predicted to gain less than 2 %% (10 %% where the loss of any would "
                         "end the run), or are not possible here",
                         coordinator->setup->plan.owner_of[0]);
-    if (coordinator->wishes.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
+    if (coordinator->request.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
         echi_config_log(config, ECH_LOG_WARN,
                         "plan: no ring is possible here, so owners take in gradients: it needs two nodes or more that all train and own "
                         "parameters, rank 0 among them, and nothing else exchanged between layers");
     if (c->thin > 0)
         echi_config_log(config, ECH_LOG_WARN,
                         "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "
-                        "all a share", c->thin, coordinator->wishes.world,
+                        "all a share", c->thin, coordinator->request.world,
                         100 * c->thin_gain);
-    if (c->useless < 0) return;
-    echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
+    if (c->net_negative < 0) return;
+    echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->net_negative, 100 * c->gain,
                     c->left_out ? "; it is left out"
-                    : coordinator->wishes.choose ? "; run without it"
+                    : coordinator->request.choose ? "; run without it"
                                                  : "; run without it, or give --sync auto");
 }
 

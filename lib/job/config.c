@@ -89,9 +89,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(steps, "steps", "ROUNDS", "off", INT64, 0, 1e15, off_negative, NULL,                                                    \
       "ends the run after so many rounds of B samples; 0: nodes join, measure, plan and predict, and train nothing")          \
     X(target_accuracy, "target-accuracy", "A", "off", REAL, 0, 1, off_zero, NULL,                                             \
-      "ends the run at a look that finds this accuracy (0.985); ending without it is a failure")                              \
+      "ends the run at an evaluation that finds this accuracy (0.985); ending without it is a failure")                              \
     X(eval_every, "eval-every", "SAMPLES", "3000", UINT32, 0, UINT32_MAX, no_word, NULL,                                      \
-      "training samples between looks at the test set; 0: one look at the end")                                               \
+      "training samples between evaluations; 0: one evaluation at the end")                                               \
     X(seed, "seed", "S", "1", UINT64, 0, DBL_MAX, no_word, NULL,                                                              \
       "of initial weights, order of samples, augmentation and glyphs")                                                        \
     X(no_shuffle, "no-shuffle", NULL, "off", SWITCH, 0, 1, no_word, NULL, "take samples in the order of the file")            \

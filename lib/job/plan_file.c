@@ -5,7 +5,7 @@
  *     round 64
  *     staleness 3
  *     rounds_apart 4
- *     strands 1                               (steps a worker has in flight: 2 where a head is apart)
+ *     flights 1                               (steps a worker has in flight: 2 where a head is apart)
  *     deterministic 0                         (1: samples in granules, sums in whole numbers)
  *     sync_norm 0                             (1: batch-norm's statistics are the round's)
  *     lr 0.02
@@ -72,8 +72,8 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
     PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\n"
-          "strands %d\ndeterministic %d\nsync_norm %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
-          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
+          "flights %d\ndeterministic %d\nsync_norm %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
+          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->flights, p->deterministic,
           p->sync_norm, p->lr, p->momentum, p->decay, p->damping);
     PRINT("optimizer %s\nschedule %s\nwarmup %.17g\n", echi_optimizer_name(p->optimizer), echi_schedule_name(p->schedule.kind),
           p->schedule.warmup);
@@ -348,7 +348,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
     if (strcmp(key, "part") == 0) return read_part(r, p);
-    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr",
+    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "flights", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards",
         "exchange"};
@@ -412,9 +412,9 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else if (strcmp(key, "rounds_apart") == 0) {
         ECHI_TRY(whole(r, word, 1, 1000000, "rounds_apart is a number of rounds, at least 1", &v));
         p->rounds_apart = (uint32_t)v;
-    } else if (strcmp(key, "strands") == 0) {
-        ECHI_TRY(whole(r, word, 1, ECHI_STRANDS, "strands is 1 or 2", &v));
-        p->strands = (uint8_t)v;
+    } else if (strcmp(key, "flights") == 0) {
+        ECHI_TRY(whole(r, word, 1, ECHI_FLIGHTS, "flights is 1 or 2", &v));
+        p->flights = (uint8_t)v;
     } else if (strcmp(key, "deterministic") == 0) {
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
@@ -425,7 +425,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, "
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, deterministic, sync_norm, lr, momentum, decay, "
                       "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
                       "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, shards, exchange, part or link", key);
     }
@@ -436,7 +436,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
 static ech_status read_text(const char *path, char *text, size_t len, struct echi_plan *p, struct echi_link *link, struct ech_error *err) {
     echi_plan_clear(p);
     p->staleness = 3;
-    p->strands = 1;
+    p->flights = 1;
     p->rounds_apart = 4;
     struct reader r = {.path = path, .err = err, .reserve = ECHI_NO_RANK, .link = link};
     ech_status status = strlen(text) == len ? ECH_OK : echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a text file", path);

@@ -112,7 +112,7 @@ static bool wrong_rules(const struct echi_plan *p, const struct reason *to) {
     if (p->deterministic && (!policy->rounds || policy->local)) return found(to, "deterministic is for bsp: set it to 0, or choose bsp");
     if (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))
         return found(to, "sync_norm is for bsp without deterministic: set one of them to 0");
-    if (p->strands > 1 && (policy->rounds || !p->separated)) return found(to, "strands above 1 need a head under asp, ssp or gssp");
+    if (p->flights > 1 && (policy->rounds || !p->separated)) return found(to, "flights above 1 need a head under asp, ssp or gssp");
     if (p->drop_older > 0 && !plain_asp) return found(to, "drop_older is for asp without a head: remove it");
     if (!policy->local && (p->outer_lr != 0 || p->outer_momentum != 0))
         return found(to, "outer_lr and outer_momentum are for local: remove them, or choose local");

@@ -109,8 +109,8 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_whole(j, "samples_dropped", r->samples_dropped);
     echi_json_put_optional(j, "predicted_images_per_second", r->predicted_images_per_second);
     echi_json_put_optional(j, "predicted_staleness", r->predicted_staleness);
-    echi_json_put_optional(j, "useless", r->useless);
-    echi_json_put_real(j, "useless_gain", r->useless_gain);
+    echi_json_put_optional(j, "net_negative", r->net_negative);
+    echi_json_put_real(j, "net_negative_gain", r->net_negative_gain);
     echi_json_put_whole(j, "regroups", r->regroups);
     echi_json_put_whole(j, "resizes", r->resizes);
 }

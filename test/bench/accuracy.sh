@@ -9,7 +9,7 @@ data=$(find_mnist) ||
     { echo "accuracy: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 0; }
 fails=0
 
-# first_look FILE PERCENT: the epoch of the first look that found so much, from the progress lines, or null. Each look has
+# first_look FILE PERCENT: the epoch of the first evaluation that found so much, from the progress lines, or null. Each look has
 # a line of its own: "  12.3 s  epoch 1.65  loss 0.0512  test 98.52 %  ..."; of 10,000 images two decimals are exact.
 first_look() {
     awk -v least="$2" '{ for (i = 1; i < NF; i++) {

@@ -49,12 +49,12 @@ for words in "${runs[@]}"; do
 done
 # Two steps in flight: the planner takes them where a head is far; here a plan asks for them.
 recorded --local 3 --sync gssp --groups 2 --steps 4 --save-plan "$work/plan"
-sed 's/^strands .*/strands 2/' "$work/plan" >"$work/plan2"
-check "the plan has strands" grep -q '^strands 2' "$work/plan2"
+sed 's/^flights .*/flights 2/' "$work/plan" >"$work/plan2"
+check "the plan has flights" grep -q '^flights 2' "$work/plan2"
 recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2
 replays 0 'bit for bit' "$work/run" --save "$work/again"
-check "other weights with two strands" cmp -s "$work/live" "$work/again"
-replays 0 'of strand 1' "$work/run" --show
+check "other weights with two flights" cmp -s "$work/live" "$work/again"
+replays 0 'of flight 1' "$work/run" --show
 replays 0 "^rank 1 of 3: ${model##*/} on " "$work/run" --show --rank 1
 check "--rank shows one" [ "$(grep -c '^rank . of 3' "$work/out")" = 1 ]
 check "--show has an end" grep -q '^the end: status 0' "$work/out"

@@ -231,7 +231,7 @@ static void plain_plan(struct echi_plan *p, int world, const char *sync) {
     for (int i = 0; i < ECHI_SYNCS; i++)
         if (strcmp(echi_policy_of((enum echi_sync)i)->name, sync) == 0) p->sync = (uint8_t)i;
     p->world = (uint16_t)world;
-    p->n_groups = p->strands = 1;
+    p->n_groups = p->flights = 1;
     p->round = 32;
     p->staleness = 3;
     p->rounds_apart = 4;
@@ -878,9 +878,9 @@ static void late_hosts_delay_the_start(void **state) {
 
 static struct echi_sim *bare;
 static uint32_t wait_for_place(int from, int to, int name) {
-    const uint32_t id = echi_records_take(&bare->flights);
-    struct echi_flight *f = echi_records_at(&bare->flights, id);
-    *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .name = (uint16_t)name, .payload = true,
+    const uint32_t id = echi_records_take(&bare->transits);
+    struct echi_transit *f = echi_records_at(&bare->transits, id);
+    *f = (struct echi_transit){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .name = (uint16_t)name, .payload = true,
                               .role = ECHI_ROLE_WORKER, .len = 100};
     echi_sim_wait_for_place(bare, id);
     return id;
@@ -916,7 +916,7 @@ static void places_and_credits(void **state) {
     assert_non_null(bare);
     bare->node = calloc(3, sizeof *bare->node);
     bare->err = &a.err;
-    echi_records_init(&bare->flights, sizeof(struct echi_flight), echi_sim_heap);
+    echi_records_init(&bare->transits, sizeof(struct echi_transit), echi_sim_heap);
     echi_records_init(&bare->posts, sizeof(struct echi_post), echi_sim_heap);
     bare->cost = echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, 1, echi_sim_heap);
     assert_non_null(bare->cost);
@@ -946,7 +946,7 @@ static void places_and_credits(void **state) {
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
     echi_cost_destroy(bare->cost);
     echi_channels_free(&bare->channels);
-    echi_records_free(&bare->flights);
+    echi_records_free(&bare->transits);
     echi_records_free(&bare->posts);
     free(bare->node);
     free(bare);

@@ -345,7 +345,7 @@ static int setup(void **state) {
     snprintf(events_path, sizeof events_path, "%s/rank0.events", record_path);
     snprintf(report_path, sizeof report_path, "%s/report", folder);
     for (int i = 0; i < 256; i++) weights[1][i] = (float)i + 0.5f;
-    plan = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1,
+    plan = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .flights = 1, .n_groups = 1,
                               .head = ECHI_NO_RANK};
     plan.n[0] = 8;
     memset(plan.group_of + 1, ECHI_NONE, sizeof plan.group_of - 1);

@@ -69,7 +69,7 @@ static ech_status weights_to_a_file_and_back(void) {
 }
 
 static ech_status plan_to_a_file_and_back(void) {
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1,
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .flights = 1, .n_groups = 1,
                              .head = ECHI_NO_RANK};
     plan.n[0] = 8;
     for (int r = 1; r < ECHI_WORLD_MAX; r++) plan.group_of[r] = ECHI_NONE;

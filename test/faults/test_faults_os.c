@@ -199,7 +199,7 @@ static size_t write_all_text(char *out, size_t cap, char *plan_path) {
     len += ech_report_json(&report, out + len, cap - len);
     len += ech_model_text(tiny, out + len, cap - len);
     len += ech_model_describe(tiny, out + len, cap - len);
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1,
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .flights = 1, .n_groups = 1,
                              .head = ECHI_NO_RANK, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
     plan.n[0] = 8;
     memset(plan.group_of + 1, ECHI_NONE, sizeof plan.group_of - 1);

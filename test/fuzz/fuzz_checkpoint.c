@@ -97,7 +97,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     const struct echi_checkpoint seeds[] = {
         {.groups = 1, .weights = weights, .momentum = momentum, .at = {.accuracy = -1, .best_accuracy = -1, .target_at = -1}},
         {.groups = 2, .separated = true, .weights = weights, .momentum = momentum,
-         .at = {.epoch = 3, .start = 100, .samples = 400, .looks = 9, .clock = 5000000000, .measuring = 7, .keeping = 8, .accuracy = 0.5,
+         .at = {.epoch = 3, .start = 100, .samples = 400, .evals = 9, .clock = 5000000000, .measuring = 7, .keeping = 8, .accuracy = 0.5,
                 .best_accuracy = 0.985, .loss = 1.25, .target_at = 4000000000, .target_samples = 300}},
         {.groups = ECHI_GROUPS_MAX, .weights = weights, .momentum = momentum,
          .at = {.epoch = 1, .start = 1, .samples = 101, .target_at = -1}},

@@ -33,7 +33,7 @@ static bool one(const uint8_t *bytes, size_t len) {
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const char *const text[] = {
         "# a plan\nsync gssp\nworld 4\r\nround 64   # B\n\nstaleness 2\nrounds_apart 5\nlr 0.02\nmomentum 0.9\ndecay 1e-4\nhead 2\n"
-        "strands 2\ngroup 0 owner 2 workers 0:8 2:8\n\tgroup 1 owner 1 workers 3:300",
+        "flights 2\ngroup 0 owner 2 workers 0:8 2:8\n\tgroup 1 owner 1 workers 3:300",
         "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n",
         "sync asp\nworld 3\nround 64\nhead none\ngroup 0 owner 2 workers 2:1 1:1048576\n",
         "sync gssp\nworld 2\nround 64\ncodec topk:volume\nstate_ratio 150000\nbase 1 250000\nbase 0 1\n"
@@ -54,7 +54,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 
 /* clang-format off: as words on a line */
 static const char *const words[] = {
-    "sync ", "bsp", "asp", "ssp", "gssp", "world ", "round ", "staleness ", "rounds_apart ", "strands ", "lr ", "momentum ", "decay ",
+    "sync ", "bsp", "asp", "ssp", "gssp", "world ", "round ", "staleness ", "rounds_apart ", "flights ", "lr ", "momentum ", "decay ",
     "head ", "none", "group ", "owner ", "workers ", "codec ", "dense", "topk:paper", "topk:balanced", "state_ratio ", "base ", ":",
     " 63:1", " 64:1", "1048576", "1048577", "16777216", "nan", "inf", "-0",
     "local", "outer_lr ", "outer_momentum ", "x4", "x10000", "x", "drop_older ", "/85", "optimizer ", "sgd", "nesterov", "adam", "adamw",

@@ -193,7 +193,7 @@ static void compute(const struct echi_task *t) {
 }
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
-    static const struct { uint8_t sync, separated, strands; uint32_t samples; uint8_t codec; } run[] = {
+    static const struct { uint8_t sync, separated, flights; uint32_t samples; uint8_t codec; } run[] = {
         {ECHI_SYNC_BSP, 0, 1, 12, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0},
         {ECHI_SYNC_SSP, 1, 1, 0, 0}, {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK},
         {ECHI_SYNC_LOCAL, 0, 1, 12, 0},
@@ -206,10 +206,10 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     a.cap = cap;
     struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu",
                                .device_name = "none", .isa = "base", .threads = 1, .world = 1, .train_samples = 8, .real_bytes = 4,
-                               .plan_given = true, .wishes = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
+                               .plan_given = true, .request = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
                                .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated,
-                                        .head = run[k].separated ? 0 : ECHI_NO_RANK, .strands = run[k].strands, .n = {4}, .round = 4,
+                                        .head = run[k].separated ? 0 : ECHI_NO_RANK, .flights = run[k].flights, .n = {4}, .round = 4,
                                         .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5, .codec = run[k].codec}};
     if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;
     if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;
@@ -221,7 +221,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     a.check = echi_check(ECHI_CHECK_BEGIN, out, 12);
     seal(ECHI_RECORD_ABOUT, echi_about_encode(&about, body(), room()));
     a.setup = (struct echi_setup){.plan = about.plan, .n_layers = 2, .cut = run[k].separated ? 1 : 2, .cut_width = 1};
-    echi_coordinator_init(&a.coordinator, &a.setup, &about.wishes, &about.goal, true);
+    echi_coordinator_init(&a.coordinator, &a.setup, &about.request, &about.goal, true);
     echi_node_role_init(&a.node, &a.setup, 0, 1, false);
     a.node.coordinator = &a.coordinator;
     tell_node(ECHI_EVENT_START);

@@ -357,7 +357,7 @@ static bool happen(void) {
 
 /* ---- the run ---- */
 
-static const struct { uint8_t sync, groups, separated, strands, codec, sync_norm, shards, exchange; } plans[] = {
+static const struct { uint8_t sync, groups, separated, flights, codec, sync_norm, shards, exchange; } plans[] = {
     {.sync = ECHI_SYNC_BSP, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 1, 1}, {.sync = ECHI_SYNC_ASP, 1, 0, 1},
     {.sync = ECHI_SYNC_GSSP, 2, 1, 2}, {.sync = ECHI_SYNC_SSP, 1, 1, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .codec = 1},
     {.sync = ECHI_SYNC_GSSP, 2, 1, 2, .codec = 1}, {.sync = ECHI_SYNC_LOCAL, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .sync_norm = 1},
@@ -373,7 +373,7 @@ static void make_plan(int which, struct echi_plan *p) {
     p->n_groups = plans[which].groups;
     p->separated = plans[which].separated;
     p->head = p->separated ? 0 : ECHI_NO_RANK;
-    p->strands = plans[which].strands;
+    p->flights = plans[which].flights;
     p->sync_norm = plans[which].sync_norm;
     p->staleness = 1;
     p->rounds_apart = 2;
@@ -457,12 +457,12 @@ static void begin(int which) {
         echi_node_role_init(&n->role, &n->setup, r, NODES, false);
         echi_exec_use_loans(n->exec, &n->role.loans);
         if (r > 0) continue;
-        const struct echi_wishes wishes = {.sync = (enum echi_sync)plans[which].sync, .world = NODES, .batch = 6};
+        const struct echi_plan_request request = {.sync = (enum echi_sync)plans[which].sync, .world = NODES, .batch = 6};
         const struct echi_goal goal = {.train_samples = SAMPLES, .samples = 24, .eval_every = 12, .has_test = true};
         make_plan(which, &n->setup.plan);
         n->role.coordinator = calloc(1, sizeof *n->role.coordinator);
         FUZZ_CHECK(n->role.coordinator != NULL);
-        echi_coordinator_init(n->role.coordinator, &n->setup, &wishes, &goal, true);
+        echi_coordinator_init(n->role.coordinator, &n->setup, &request, &goal, true);
     }
     for (int r = 0; r < NODES; r++) tell(r, &(struct echi_net_event){.type = ECHI_NET_READY});
 }

@@ -100,7 +100,7 @@ static void draw_run(struct sim *s) {
     }
     choose_goal(s);
     s->stop_at = 0;
-    choose_wishes(s, (enum echi_sync)below(s, ECHI_SYNCS));
+    choose_request(s, (enum echi_sync)below(s, ECHI_SYNCS));
 }
 
 static void check_end(struct sim *s) {

@@ -10,7 +10,7 @@
 #include "echi_run.h"
 
 static inline struct echi_plan bsp_plan(int world, const uint32_t *n) {
-    struct echi_plan p = {.sync = ECHI_SYNC_BSP, .world = (uint16_t)world, .n_groups = 1, .head = ECHI_NO_RANK, .strands = 1,
+    struct echi_plan p = {.sync = ECHI_SYNC_BSP, .world = (uint16_t)world, .n_groups = 1, .head = ECHI_NO_RANK, .flights = 1,
                           .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);

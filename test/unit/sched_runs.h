@@ -29,7 +29,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
-    p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
+    p->flights = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_FLIGHTS) : 1);
     p->round = 1 + below(s, 30);
     p->sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2;
     p->lr = 0.1;
@@ -69,8 +69,8 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
         p->shards = (uint8_t)(mix((uint32_t)s->seed, 31) % 4 % p->world + 1);
 }
 
-static inline void choose_wishes(struct sim *s, enum echi_sync sync) {
-    s->wishes = (struct echi_wishes){.sync = sync,
+static inline void choose_request(struct sim *s, enum echi_sync sync) {
+    s->request = (struct echi_plan_request){.sync = sync,
                                      .world = 1 + (int)below(s, NODES),
                                      .separate = (int)below(s, 3) - 1,
                                      .has_cut = true,
@@ -79,7 +79,7 @@ static inline void choose_wishes(struct sim *s, enum echi_sync sync) {
                                      .staleness = below(s, 4),
                                      .sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2,
                                      .lr = 0.1};
-    struct echi_wishes *w = &s->wishes;
+    struct echi_plan_request *w = &s->request;
     if (sync == ECHI_SYNC_LOCAL) {
         w->separate = 0;
         w->inner_steps = 1 + below(s, 5);
@@ -149,8 +149,8 @@ static void check_silence(struct sim *s) {
         MUST(s, SILENCE, n->dead || !s->coordinator.plan.lost[r]);
         if (n->dead) continue;
         MUST(s, SILENCE, n->role.ended && n->role.over == (r > 0) && !n->held);
-        for (int i = 0; n->role.worker && i < s->plan.strands; i++)
-            MUST(s, SILENCE, n->worker.strand[i].sending == 0 && !n->worker.strand[i].norm_sending && n->worker.n_leases == 0);
+        for (int i = 0; n->role.worker && i < s->plan.flights; i++)
+            MUST(s, SILENCE, n->worker.flight[i].sending == 0 && !n->worker.flight[i].norm_sending && n->worker.n_leases == 0);
         for (int i = 0; n->role.worker && i < ECHI_DELTAS; i++)
             MUST(s, SILENCE, n->worker.local.delta[i].sending == 0 && !n->worker.local.delta[i].held);
         if (n->role.owner) {
@@ -211,8 +211,8 @@ static void check_counts(struct sim *s) {
     MUST(s, LEDGER, s->owner_killed || s->takeovers || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
     MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (again || c->again_leases == 0));
     MUST(s, LEDGER, c->dropped_leases == s->dropped && c->dropped_samples == s->dropped_samples && c->again_samples >= s->dropped_samples);
-    MUST(s, LOOK, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
-    MUST(s, LOOK, (uint64_t)s->looks == c->looks - s->from.at.looks);
+    MUST(s, LOOK, s->goal.has_test ? c->evals >= 1 : c->evals == 0);
+    MUST(s, LOOK, (uint64_t)s->evals == c->evals - s->from.at.evals);
     MUST(s, LOOK, c->met == s->met && (!s->met || (c->stopping && c->accuracy >= s->goal.target_accuracy && c->target_at >= 0)));
     if (s->goal.target_accuracy > 0 && c->status != ECH_E_ABORTED)
         MUST(s, LOOK, c->status == (s->met ? ECH_OK : ECH_E_NOT_REACHED));
@@ -322,7 +322,7 @@ static inline void check_rescued(struct sim *s) {
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         known = known ||   /* behind the first round */
-                (n->role.worker && n->role.planned && !n->doomed && n->worker.strand[0].samples > s->plan.round);
+                (n->role.worker && n->role.planned && !n->doomed && n->worker.flight[0].samples > s->plan.round);
     }
     if (known) MUST(s, DRAIN, c->final);
     if (!c->final) return;

@@ -40,7 +40,7 @@ enum {
     MESSAGES = 2048,
     TASKS = 64,
     DUES = 2 * MESSAGES + TASKS + 64,
-    POSTS = 24,             /* places for one kind from one node at most: one for each part of two strands' weights */
+    POSTS = 24,             /* places for one kind from one node at most: one for each part of two flights' weights */
     PAYLOADS = 14,          /* kinds of messages that carry one, at most */
     ACTIONS = 8 * 64,
     LEASES = 4096,
@@ -222,8 +222,8 @@ struct note { int64_t now; uint16_t what, node, from; uint8_t role, kind; uint32
 struct sim {
     uint64_t seed;
     struct echi_random random;
-    struct echi_plan plan;                  /* given, unless `wishes` is to be planned */
-    struct echi_wishes wishes;
+    struct echi_plan plan;                  /* given, unless `request` is to be planned */
+    struct echi_plan_request request;
     struct echi_goal goal;
     bool plan_given;
     uint64_t kill_at[KILLS];                /* after so many events one that may be lost is killed; 0: none */
@@ -286,7 +286,7 @@ struct sim {
     struct { uint64_t version, samples; } coming[NODES][ECHI_GROUPS_MAX];
     uint64_t partly;
     enum echi_run_phase phase; int64_t clock;
-    int looks;
+    int evals;
     struct note note[NOTES]; uint64_t notes;
     /* Sees each event with what the role asked for; with role NODE and no event: the node has taken the plan. May be NULL. */
     void (*watch)(struct sim *s, int node, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions);
@@ -394,9 +394,9 @@ static void die(struct sim *s, enum invariant which, const char *what) {
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         print_error("  rank %d%s%s:", r, n->dead ? " (dead)" : n->doomed ? " (cut off)" : "", n->held ? " (held)" : "");
-        for (int i = 0; n->role.worker && i < s->plan.strands; i++)
-            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases,
-                        n->worker.strand[i].sending);
+        for (int i = 0; n->role.worker && i < s->plan.flights; i++)
+            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.flight[i].phase], n->worker.n_leases,
+                        n->worker.flight[i].sending);
         if (n->role.owner)
             print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group,
                         n->owner.draining ? " draining" : "", n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy,
@@ -1494,7 +1494,7 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     case ECHI_TASK_EVAL:
         w->result.accuracy = echi_random_unit(&s->random);
-        s->looks++;
+        s->evals++;
         if (s->goal.target_accuracy == 0 || w->result.accuracy < s->goal.target_accuracy) break;
         s->met = true;
         memcpy(s->met_with, place(s, w->node, t->weights)->word, sizeof s->met_with);
@@ -1669,17 +1669,17 @@ static void set_shards(struct sim *s) {
 static void set_parts(struct sim *s) {
     static const uint64_t sizes[] = {2, WORDS, WORDS + 1, 2 * WORDS, PARAMS};
     const uint64_t size = sizes[mix((uint32_t)s->seed, 5) % 5];
-    toy_layers(&s->wishes.layers);
+    toy_layers(&s->request.layers);
     if (!s->plan_given) return;
-    echi_parts_make(&s->wishes.layers, s->plan.separated, s->plan.codec, size, size, &s->plan.parts);
+    echi_parts_make(&s->request.layers, s->plan.separated, s->plan.codec, size, size, &s->plan.parts);
     set_shards(s);
 }
 
 /* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or
- * wishes, and goal. */
+ * request, and goal. */
 static void sim_run(struct sim *s) {
     static const uint32_t speeds[] = {10, 40, 160, 1000};
-    const int world = s->plan_given ? s->plan.world : s->wishes.world;
+    const int world = s->plan_given ? s->plan.world : s->request.world;
     for (int r = 0; r < world; r++) {
         memset(&s->node[r], 0, offsetof(struct node, role));
         memset(s->node[r].channel, 0, sizeof s->node[r].channel);
@@ -1688,7 +1688,7 @@ static void sim_run(struct sim *s) {
     }
     s->now = 1;
     s->resets = s->from.resets;
-    s->wishes.world = world;
+    s->request.world = world;
     s->plan.world = (uint16_t)world;
     set_parts(s);
     s->unused = NOBODY;
@@ -1696,7 +1696,7 @@ static void sim_run(struct sim *s) {
     for (int i = 0; i < PARAMS; i++) s->start[i] = initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);
     s->node[0].setup.plan = s->plan;
     begin_faults(s);
-    echi_coordinator_init(&s->coordinator, &s->node[0].setup, &s->wishes, &s->goal, s->plan_given);
+    echi_coordinator_init(&s->coordinator, &s->node[0].setup, &s->request, &s->goal, s->plan_given);
     for (int r = 0; r < world; r++) {
         struct node *n = &s->node[r];
         n->speed = s->speed[r] ? s->speed[r] : speeds[below(s, 4)];

@@ -3,7 +3,7 @@
  * where another way to the same number agrees. Everything is ==, and costs little: what a copy must be is written down when it
  * comes about, by the version or the lease that names it.
  *
- *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two strands 2 S + 3
+ *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two flights 2 S + 3
  *              (lib/core/README.md); what is staler than drop_older, and nothing else, is dropped
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
@@ -140,13 +140,13 @@ static void watch_rows_in(struct sim *s, const struct work *w) {
 /* ---- staleness ---- */
 
 /* A step is applied: since the weights that it was computed on were sent (or since their owner knew that it would be computed), each
- * other worker of the owner has pushed so often at most. With k strands: answered at a count c, with all others at c - S or more;
+ * other worker of the owner has pushed so often at most. With k flights: answered at a count c, with all others at c - S or more;
  * its own count is then at most c + k - 1 before this apply, nobody is answered beyond S more, and has k steps under way at most. */
 static void count_push(struct sim *s, const struct seen_lease *seen) {
     const struct echi_lease *l = &seen->lease;
     const struct answer *a = &s->answer[l->worker][seen->answer % ANSWERS];
     uint32_t *pushes = s->pushes_of[echi_plan_group_owned(&s->plan, l->owner)];
-    const uint32_t bound = 2 * s->plan.staleness + 2 * s->plan.strands - 1;
+    const uint32_t bound = 2 * s->plan.staleness + 2 * s->plan.flights - 1;
     /* So old are only weights of an owner that was cut off long ago. */
     const bool known = a->known && s->answers[l->worker] - seen->answer < ANSWERS;
     for (int r = 0; r < s->plan.world && known && s->plan.sync != ECHI_SYNC_ASP; r++) {
@@ -407,7 +407,7 @@ static void watch_closes(struct sim *s, int node, const struct echi_lease *l) {
 static void watch_held(struct sim *s) {
     if (s->coordinator.phase == ECHI_RUN_ENDED) return;   /* it was begun before the run had to end */
     for (int r = 0; r < s->plan.world; r++)
-        MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
+        MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_EVAL);
 }
 
 /* A push is taken, by a task that then has all of it, or a part that is whole. */
@@ -898,14 +898,14 @@ static void watch_takeover(struct sim *s) {
         if (p->lost[r] || !n->role.owner || !n->role.worker || echi_plan_shard_owned(p, r) < 0) continue;
         MUST(s, WHOLE, n->worker.takeover.still && n->owner.takeover.still && !n->owner.busy && n->worker.tasks == 0);
         found = found || n->worker.takeover.has;
-        if (n->worker.takeover.has && n->worker.strand[0].version > version) version = n->worker.strand[0].version;
+        if (n->worker.takeover.has && n->worker.flight[0].version > version) version = n->worker.flight[0].version;
     }
     MUST(s, WHOLE, s->coordinator.takeover.round == version);
     for (int k = 0; k < p->shards; k++) {
         if (p->shard_owner[k] == s->shard_owner[k]) continue;
         const struct node *n = &s->node[p->shard_owner[k]];
         MUST(s, ONCE, p->lost[s->shard_owner[k]] && !p->lost[p->shard_owner[k]]);
-        MUST(s, WHOLE, n->worker.takeover.has == found && n->worker.strand[0].version == version);
+        MUST(s, WHOLE, n->worker.takeover.has == found && n->worker.flight[0].version == version);
         taken |= 1u << k;
         s->shard_owner[k] = p->shard_owner[k];
     }

@@ -33,7 +33,7 @@ static void begin_exec(const char *text, const struct echi_plan *base, bool seve
     p->world = 2;
     p->n_groups = several ? 2 : 1;
     p->head = ECHI_NO_RANK;
-    p->strands = 1;
+    p->flights = 1;
     p->staleness = 3;
     p->rounds_apart = 4;
     p->round = 16;

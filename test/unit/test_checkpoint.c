@@ -195,7 +195,7 @@ static const char usual[] = "input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 4\
 
 static void set_plan(int groups, bool separated) {
     plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_BSP, .world = (uint8_t)groups, .n_groups = (uint8_t)groups,
-                              .separated = separated, .head = separated ? 0 : ECHI_NO_RANK, .strands = 1, .round = 8, .lr = 0.1,
+                              .separated = separated, .head = separated ? 0 : ECHI_NO_RANK, .flights = 1, .round = 8, .lr = 0.1,
                               .momentum = 0.9};
 }
 
@@ -203,7 +203,7 @@ static void set_plan(int groups, bool separated) {
 static float value_at(uint64_t samples, int slot, size_t i) { return (float)samples + 1000.0f * (float)slot + (float)i / 1024; }
 
 static struct echi_standing standing_at(uint64_t samples) {
-    return (struct echi_standing){.epoch = (uint32_t)(samples / 100), .start = (uint32_t)(samples % 100), .samples = samples, .looks = 2,
+    return (struct echi_standing){.epoch = (uint32_t)(samples / 100), .start = (uint32_t)(samples % 100), .samples = samples, .evals = 2,
                                   .clock = 5000000000 + (int64_t)samples, .measuring = 7, .keeping = 8, .accuracy = 0.5,
                                   .best_accuracy = 0.985, .loss = 1.25, .target_at = -1};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which plan is taken, against brute force over all that could have been; and who holds the others up, against each node left out. */
 #include "echi_choice.h"
-#include "echi_price.h"
+#include "echi_efficiency.h"
 #include "echi_random.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 static struct echi_times times[ECHI_WORLD_MAX];
-static struct echi_wishes wishes;
+static struct echi_plan_request request;
 static struct echi_plan plan;
 static struct echi_choice choice;
 static struct echi_choice_work work;
@@ -36,12 +36,12 @@ static void lenet(int world, const double *speed) {
         times[r].link = echi_link_of(1.25e8);
         times[r].delay = 5e-5;
     }
-    wishes = (struct echi_wishes){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02,
+    request = (struct echi_plan_request){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02,
                                   .momentum = 0.9, .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600}};
 }
 
 static void take(void) {
-    if (echi_plan_choose(&wishes, times, &work, &plan, &choice, text, sizeof text) != ECH_OK) fail_msg("%s", text);
+    if (echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text) != ECH_OK) fail_msg("%s", text);
     assert_true(echi_plan_valid(&plan));
     assert_true(choice.count >= 1 && choice.count <= ECHI_CANDIDATES_MAX && choice.taken >= 0 && choice.taken < choice.count);
     const struct echi_candidate *c = &choice.candidate[choice.taken];
@@ -49,7 +49,7 @@ static void take(void) {
 }
 
 static void chance(double jitter, double stutter) {
-    for (int r = 0; r < wishes.world; r++) {
+    for (int r = 0; r < request.world; r++) {
         times[r].jitter = jitter;
         times[r].stutter = stutter;
         times[r].stutter_factor = 5;
@@ -62,7 +62,7 @@ static void classes(const double *of_four) {
     lenet(16, speed);
 }
 
-static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int separate, int groups, struct echi_plan *out) {
+static struct echi_candidate one(struct echi_plan_request w, enum echi_sync sync, int separate, int groups, struct echi_plan *out) {
     struct echi_prediction p;
     w.choose = false;
     w.sync = sync;
@@ -73,9 +73,9 @@ static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int 
     assert_true(echi_plan_valid(out));
     echi_predict(out, times, &w.load, 0, &work.predict, &p);
     const bool head_apart = out->separated && w.load.head >= w.load.trunk;
-    const double price = echi_price(head_apart, p.behind);
-    return (struct echi_candidate){out->sync, out->n_groups, out->separated, head_apart, p.rate, p.staleness, price, p.rate / price,
-                                   0, 0, p.oldest};
+    const double efficiency = echi_statistical_efficiency(head_apart, p.behind);
+    return (struct echi_candidate){out->sync, out->n_groups, out->separated, head_apart, p.rate, p.staleness, efficiency,
+                                   p.rate * efficiency, 0, 0, p.oldest};
 }
 
 /* Nothing to win by not waiting. */
@@ -83,14 +83,14 @@ static void even_nodes_go_in_step(void **state) {
     (void)state;
     classes((const double[]){2000, 2000, 2000, 2000});
     for (int r = 0; r < 16; r++) times[r].link = echi_link_of(0), times[r].delay = 0;
-    wishes.separate = 0;
+    request.separate = 0;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
     assert_int_equal(plan.separated, 0);
-    assert_int_equal(choice.useless, -1);
-    /* Nor is the usual jitter worth the price of a round's staleness in all layers. */
+    assert_int_equal(choice.net_negative, -1);
+    /* Nor is the usual jitter worth a round's staleness in all layers. */
     chance(0.15, 0);
-    wishes.samples_per_step = 16;
+    request.samples_per_step = 16;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
 }
@@ -111,21 +111,21 @@ static void a_small_head_apart_spares_nothing(void **state) {
     classes((const double[]){500, 1000, 2000, 4000});
     chance(0.15, 0.02);
     for (int r = 0; r < 16; r++) times[r].exchange = 1e-3;   /* its update */
-    wishes.load.trunk = 4 * 702576;
-    wishes.load.head = 4 * 1290;
+    request.load.trunk = 4 * 702576;
+    request.load.head = 4 * 1290;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
     /* A round waits for links: a few fast ones alone are sooner done. Without one of sixteen not much is gained. */
     assert_true(choice.left_out && echi_plan_workers(&plan, -1) <= 4);
     double best = 0;
     for (int keep = 2; keep <= 16; keep++) {
-        struct echi_wishes w = wishes;
+        struct echi_plan_request w = request;
         struct echi_plan few;
         w.batch = 256;
         for (int r = 0; r < 16 - keep; r++) w.absent[r] = true;
-        best = fmax(best, one(w, ECHI_SYNC_BSP, 0, 0, &few).score);
+        best = fmax(best, one(w, ECHI_SYNC_BSP, 0, 0, &few).goodput);
     }
-    assert_true(choice.candidate[choice.taken].score * 1.1 > best);
+    assert_true(choice.candidate[choice.taken].goodput * 1.1 > best);
     int apart = 0;
     for (int i = 0; i < choice.count; i++) {
         assert_false(choice.candidate[i].head_apart);
@@ -133,8 +133,8 @@ static void a_small_head_apart_spares_nothing(void **state) {
     }
     assert_true(apart > 0);   /* still looked at */
     /* The same bytes with the greater part in the head. */
-    wishes.load.trunk = 4 * 1290;
-    wishes.load.head = 4 * 702576;
+    request.load.trunk = 4 * 1290;
+    request.load.head = 4 * 702576;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_GSSP);
     assert_int_equal(plan.separated, 1);
@@ -155,10 +155,10 @@ static void random_nodes(struct echi_random *r) {
         if (echi_random_below(r, 6) == 0) times[i].delay = 0.05 * echi_random_unit(r);
         times[i].exchange = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
     }
-    wishes.separate = (int)echi_random_below(r, 3) - 1;
-    wishes.has_cut = wishes.separate == 1 || echi_random_below(r, 4) != 0;
-    wishes.groups = echi_random_below(r, 3) ? 0 : 1 + (int)echi_random_below(r, 4);
-    wishes.staleness = echi_random_below(r, 5);
+    request.separate = (int)echi_random_below(r, 3) - 1;
+    request.has_cut = request.separate == 1 || echi_random_below(r, 4) != 0;
+    request.groups = echi_random_below(r, 3) ? 0 : 1 + (int)echi_random_below(r, 4);
+    request.staleness = echi_random_below(r, 5);
 }
 
 static void the_best_of_all_is_taken(void **state) {
@@ -172,24 +172,24 @@ static void the_best_of_all_is_taken(void **state) {
         take();
         left_out += choice.left_out;
         of_kind[plan.sync][plan.separated]++;
-        const double got = choice.candidate[choice.taken].score;
+        const double got = choice.candidate[choice.taken].goodput;
         double best = 0;
         for (int sync = ECHI_SYNC_BSP; sync <= ECHI_SYNC_GSSP; sync++)
-            for (int apart = wishes.separate == 1; apart <= (wishes.has_cut && wishes.separate != 0); apart++)
+            for (int apart = request.separate == 1; apart <= (request.has_cut && request.separate != 0); apart++)
                 for (int g = 1; g <= ECHI_GROUPS_MAX && sync != ECHI_SYNC_ASP; g++)
                     for (int length = 0; length < 4; length++) {
-                        struct echi_wishes w = wishes;
+                        struct echi_plan_request w = request;
                         w.samples_per_step = apart || length == 0 ? 0 : 8u << length;
                         w.under_way = apart ? 1 + 0.75 * length : 0;
-                        if ((sync != ECHI_SYNC_GSSP && g > 1) || (sync == ECHI_SYNC_GSSP && wishes.groups > 0 && g != wishes.groups)) break;
+                        if (sync == ECHI_SYNC_GSSP ? request.groups > 0 && g != request.groups : g > 1) break;
                         const struct echi_candidate c = one(w, (enum echi_sync)sync, apart, g, &other);
-                        if (c.score > best) best = c.score;
+                        if (c.goodput > best) best = c.goodput;
                     }
         /* The length of a step is chosen first, the number of groups then, and each has to be clearly better. */
-        if (got * 1.12 < best) fail_msg("seed %u: a score of %g, but %g is possible", seed, got, best);
+        if (got * 1.12 < best) fail_msg("seed %u: a goodput of %g, but %g is possible", seed, got, best);
         struct echi_prediction p;
-        echi_predict(&plan, times, &wishes.load, 0, &work.predict, &p);
-        assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate / echi_price(plan.separated, p.behind) == got);
+        echi_predict(&plan, times, &request.load, 0, &work.predict, &p);
+        assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate * echi_statistical_efficiency(plan.separated, p.behind) == got);
     }
     assert_true(left_out > 0 && left_out < 10);
     assert_true(of_kind[ECHI_SYNC_BSP][0] > 0 && of_kind[ECHI_SYNC_GSSP][1] > 0);
@@ -206,21 +206,21 @@ static void groups_are_as_many_as_are_fast(void **state) {
         struct echi_plan like, other;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 32);
         random_nodes(&r);
-        wishes.choose = false;
-        wishes.sync = ECHI_SYNC_GSSP;
-        wishes.groups = 0;
+        request.choose = false;
+        request.sync = ECHI_SYNC_GSSP;
+        request.groups = 0;
         if (seed % 2) {   /* all layers through slow links: each group more sends more states */
-            wishes.has_cut = false;
-            wishes.separate = 0;
-            wishes.staleness = 20;
-            for (int i = 0; i < wishes.world; i++) times[i].link = echi_link_of(5e6 + 5e6 * echi_random_unit(&r));
+            request.has_cut = false;
+            request.separate = 0;
+            request.staleness = 20;
+            for (int i = 0; i < request.world; i++) times[i].link = echi_link_of(5e6 + 5e6 * echi_random_unit(&r));
         }
         take();
-        const struct echi_candidate of_like = one(wishes, ECHI_SYNC_GSSP, wishes.separate, 0, &like);
+        const struct echi_candidate of_like = one(request, ECHI_SYNC_GSSP, request.separate, 0, &like);
         const double got = choice.candidate[choice.taken].rate;
         bool near_one = false;
         for (int g = 1; g <= ECHI_GROUPS_MAX; g++) {
-            const struct echi_candidate c = one(wishes, ECHI_SYNC_GSSP, wishes.separate, g, &other);
+            const struct echi_candidate c = one(request, ECHI_SYNC_GSSP, request.separate, g, &other);
             const bool faster = c.rate > got * 1.02 * (1 + 1e-12);
             if (faster && !far_behind(&c)) fail_msg("seed %u: %d groups are faster", seed, g);
             forgone += faster;
@@ -235,14 +235,14 @@ static void groups_are_as_many_as_are_fast(void **state) {
     assert_true((more > 0 || fewer > 0) && forgone > 0);
 }
 
-/* ---- worse than useless ---- */
+/* ---- net-negative ---- */
 
 /* By how much a run without that node would be faster, chosen as if there had never been such a node. */
 static double gain_without(int rank) {
     static struct echi_times all[ECHI_WORLD_MAX];
     static struct echi_plan other;
     static struct echi_choice without;
-    struct echi_wishes w = wishes;
+    struct echi_plan_request w = request;
     const double with = choice.candidate[choice.taken].rate;
     memcpy(all, times, sizeof all);
     memmove(&times[rank], &times[rank + 1], (size_t)(ECHI_WORLD_MAX - 1 - rank) * sizeof times[0]);
@@ -260,27 +260,27 @@ static void who_holds_the_others_up_is_named(void **state) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 33);
         random_nodes(&r);
-        wishes.choose = false;
-        wishes.keep_all = true;
-        wishes.sync = echi_random_below(&r, 2) ? ECHI_SYNC_SSP : ECHI_SYNC_BSP;
-        wishes.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
-        wishes.separate = 0;
-        wishes.groups = 1;
+        request.choose = false;
+        request.keep_all = true;
+        request.sync = echi_random_below(&r, 2) ? ECHI_SYNC_SSP : ECHI_SYNC_BSP;
+        request.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
+        request.separate = 0;
+        request.groups = 1;
         take();
         double best = -1;
-        for (int k = 0; k < wishes.world && wishes.world > 1; k++)   /* an owner's loss says who should own, not who is slow */
+        for (int k = 0; k < request.world && request.world > 1; k++)   /* an owner's loss says who should own, not who is slow */
             if (k != plan.owner_of[0] && gain_without(k) > best) best = gain_without(k);
         assert_false(choice.left_out);   /* the policy was given: it is only said */
-        if (choice.useless < 0) {
+        if (choice.net_negative < 0) {
             none++;
             /* Only the slowest in one way are looked at. */
             if (best > 0.15) fail_msg("seed %u: without one, %g more, and nobody is named", seed, best);
         } else {
             named++;
-            const double gain = gain_without(choice.useless);
+            const double gain = gain_without(choice.net_negative);
             if (fabs(gain - choice.gain) > 1e-12 || gain < 0.05)
-                fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.useless, gain, choice.gain);
-            if (gain < best - 0.15) fail_msg("seed %u: rank %d costs %g, but another %g", seed, choice.useless, gain, best);
+                fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.net_negative, gain, choice.gain);
+            if (gain < best - 0.15) fail_msg("seed %u: rank %d costs %g, but another %g", seed, choice.net_negative, gain, best);
         }
     }
     assert_true(named > 2 && none > 2);
@@ -307,16 +307,16 @@ static void a_slow_link_is_not_blamed_on_others(void **state) {
         times[cases[i].slow].delay = cases[i].delay;
         chance(0.1, 0);
         if (!cases[i].small) {   /* ResNet-18, a quarter of its width */
-            wishes.load.trunk = 4 * 700000;
-            wishes.load.head = 4 * 1290;
+            request.load.trunk = 4 * 700000;
+            request.load.head = 4 * 1290;
         }
-        wishes.choose = false;
-        wishes.keep_all = true;
-        wishes.sync = cases[i].sync;
-        wishes.separate = cases[i].separate;
+        request.choose = false;
+        request.keep_all = true;
+        request.sync = cases[i].sync;
+        request.separate = cases[i].separate;
         take();
-        if (choice.useless != cases[i].slow) fail_msg("case %zu: rank %d, not %d", i, choice.useless, cases[i].slow);
-        const double gain = gain_without(choice.useless);
+        if (choice.net_negative != cases[i].slow) fail_msg("case %zu: rank %d, not %d", i, choice.net_negative, cases[i].slow);
+        const double gain = gain_without(choice.net_negative);
         if (fabs(gain - choice.gain) > 1e-9 * gain || gain < 0.05) fail_msg("case %zu: a gain of %g, not %g", i, gain, choice.gain);
     }
 }
@@ -329,19 +329,19 @@ static void the_gain_is_that_of_a_run_without(void **state) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 34);
         random_nodes(&r);
-        if (wishes.world < 2) continue;
-        const uint32_t slow = echi_random_below(&r, (uint32_t)wishes.world);
+        if (request.world < 2) continue;
+        const uint32_t slow = echi_random_below(&r, (uint32_t)request.world);
         times[slow].link = echi_link_of(1e5 + 1e7 * echi_random_unit(&r));
-        wishes.choose = false;
-        wishes.keep_all = true;
-        wishes.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNC_GSSP + 1);
-        wishes.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
+        request.choose = false;
+        request.keep_all = true;
+        request.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNC_GSSP + 1);
+        request.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
         take();
-        if (choice.useless < 0) continue;
+        if (choice.net_negative < 0) continue;
         named++;
-        const double gain = gain_without(choice.useless);
+        const double gain = gain_without(choice.net_negative);
         if (fabs(gain - choice.gain) > 1e-9 * gain || gain < 0.05)
-            fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.useless, gain, choice.gain);
+            fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.net_negative, gain, choice.gain);
     }
     assert_true(named > 10);
 }
@@ -350,33 +350,33 @@ static void the_gain_is_that_of_a_run_without(void **state) {
 static void a_burden_is_left_out(void **state) {
     (void)state;
     lenet(5, (const double[]){2000, 2000, 2000, 2000, 2000});
-    wishes.has_cut = false;
-    wishes.load.trunk += wishes.load.head;
-    wishes.load.head = 0;
+    request.has_cut = false;
+    request.load.trunk += request.load.head;
+    request.load.head = 0;
     for (int r = 0; r < 5; r++) times[r].link = echi_link_of(r == 3 ? 1e6 : 0);
     take();
-    assert_int_equal(choice.useless, 3);
+    assert_int_equal(choice.net_negative, 3);
     assert_true(choice.gain > 1 && choice.left_out);
     assert_int_equal(plan.group_of[3], ECHI_NONE);
     assert_int_equal(plan.n[3], 0);
     /* The same cluster under a given policy: it is said, and nothing is done about it. */
-    wishes.choose = false;
-    wishes.sync = ECHI_SYNC_BSP;
+    request.choose = false;
+    request.sync = ECHI_SYNC_BSP;
     take();
-    assert_int_equal(choice.useless, 3);
+    assert_int_equal(choice.net_negative, 3);
     assert_true(!choice.left_out && plan.n[3] > 0);
     /* Four times slower than others it is of use to groups: its own has no one to hold up, and nobody is named; ssp has. */
     lenet(5, (const double[]){2000, 2000, 2000, 500, 2000});
     for (int r = 0; r < 5; r++) times[r].link = echi_link_of(0), times[r].delay = 0;
-    wishes.choose = false;
-    wishes.sync = ECHI_SYNC_GSSP;
+    request.choose = false;
+    request.sync = ECHI_SYNC_GSSP;
     take();
     assert_true(plan.n[3] > 0);
-    assert_int_equal(choice.useless, -1);
-    wishes.sync = ECHI_SYNC_SSP;
-    wishes.separate = 0;
+    assert_int_equal(choice.net_negative, -1);
+    request.sync = ECHI_SYNC_SSP;
+    request.separate = 0;
     take();
-    assert_int_equal(choice.useless, 3);
+    assert_int_equal(choice.net_negative, 3);
     if (fabs(choice.gain - (4 * 2000.0 / (5 * 500) - 1)) > 0.05)
         fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
 }
@@ -405,17 +405,17 @@ static void a_choice_can_be_watched(void **state) {
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     lenet(3, (const double[]){1, 1, 1});
-    wishes.has_cut = false;
-    wishes.separate = 1;
+    request.has_cut = false;
+    request.separate = 1;
     memset(text, 0, sizeof text);
-    assert_int_equal(echi_plan_choose(&wishes, times, &work, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
+    assert_int_equal(echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
     assert_non_null(strstr(text, "--separate"));
     /* A node alone has nothing to choose. */
     lenet(1, (const double[]){1000});
     take();
     assert_int_equal(choice.count, 1);
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
-    assert_int_equal(choice.useless, -1);
+    assert_int_equal(choice.net_negative, -1);
     /* Times that are numbers, but make no sense, end in a plan all the same. */
     lenet(4, (const double[]){1e300, 1e-5, 1000, 1e300});
     take();

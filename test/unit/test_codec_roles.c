@@ -26,7 +26,7 @@ static void plan(int world, int groups) {
     setup.n_layers = setup.cut = 1;
     setup.plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, .world = (uint16_t)world,
                                     .n_groups = (uint8_t)groups, .head = ECHI_NO_RANK, .round = 1u << 20, .staleness = 1000,
-                                    .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000,
+                                    .rounds_apart = 1, .flights = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000,
                                     .parts = {.count = 1, .part = {{.count = 1, .codec = ECHI_CODEC_TOPK}}}};
     memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
@@ -338,7 +338,7 @@ static void a_worker_follows_its_link(void **state) {
     const struct echi_action *decode = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE);
     assert_true(decode && decode->task.state.index == 2 && decode->task.weights_out.index == 1);
     worker_computed(decode->task);
-    assert_true(worker.strand[0].phase == ECHI_STRAND_IDLE && worker.strand[0].weights == 1 && worker.strand[0].version == 9);
+    assert_true(worker.flight[0].phase == ECHI_FLIGHT_IDLE && worker.flight[0].weights == 1 && worker.flight[0].version == 9);
     assert_non_null(find(ECHI_ACTION_POST, ECHI_KIND_WEIGHTS));
     weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 7};
     const struct echi_worker before = worker;
@@ -372,7 +372,7 @@ static void a_worker_follows_its_link(void **state) {
     assert_true(worker.owner == 1 && worker.fresh && worker.residuals_cleared == 1);
     assert_null(find(ECHI_ACTION_POST, ECHI_KIND_WEIGHTS));   /* its only place is being read */
     worker_computed(stale);
-    assert_int_equal(worker.strand[0].phase, ECHI_STRAND_WAITS_WEIGHTS);
+    assert_int_equal(worker.flight[0].phase, ECHI_FLIGHT_WAITS_WEIGHTS);
     post = find(ECHI_ACTION_POST, ECHI_KIND_WEIGHTS);
     assert_true(post && post->to == 1);
     weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 20, .members = 1};
@@ -380,7 +380,7 @@ static void a_worker_follows_its_link(void **state) {
     decode = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE);
     assert_non_null(decode);
     worker_computed(decode->task);
-    assert_true(worker.strand[0].phase == ECHI_STRAND_IDLE && worker.strand[0].version == 20);
+    assert_true(worker.flight[0].phase == ECHI_FLIGHT_IDLE && worker.flight[0].version == 20);
 }
 
 static const struct echi_action *post_to(int rank) {
@@ -423,7 +423,7 @@ static void a_worker_is_moved(void **state) {
     weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 30, .members = 1};
     tell_worker(&weights, 1, 1);
     worker_computed(find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE)->task);
-    assert_true(worker.strand[0].version == 30 && post_to(1) && post_to(1)->slot.index == 1);
+    assert_true(worker.flight[0].version == 30 && post_to(1) && post_to(1)->slot.index == 1);
     struct echi_msg next = {.kind = ECHI_KIND_LEASE, .members = 1, .lease = lease(2, 2)};
     next.lease.epoch = 3;
     tell_worker(&next, 0, 0);
@@ -441,16 +441,16 @@ static void a_worker_is_moved(void **state) {
     echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 2, .msg = &back}), &acted);
     assert_true(worker.arriving);
     worker_computed(stale);
-    assert_true(!worker.arriving && worker.strand[0].phase == ECHI_STRAND_WAITS_WEIGHTS && worker.strand[0].version == 30);
+    assert_true(!worker.arriving && worker.flight[0].phase == ECHI_FLIGHT_WAITS_WEIGHTS && worker.flight[0].version == 30);
     assert_true(post_to(1) && post_to(1)->slot.index == 1 && !post_to(0));   /* the first owner's place is still out */
-    assert_int_equal(worker.spare, worker.strand[0].weights == 0 ? 2 : 1);
+    assert_int_equal(worker.spare, worker.flight[0].weights == 0 ? 2 : 1);
 }
 
 /* Moved while weights wait to be taken in: their places are the first owner's again. */
 static void places_stay_with_their_owner(void **state) {
     (void)state;
     plan(3, 2);
-    setup.plan.strands = 2;
+    setup.plan.flights = 2;
     setup.rank = 2;
     echi_worker_init(&worker, &setup);
     echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_START}), &acted);

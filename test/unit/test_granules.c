@@ -103,7 +103,7 @@ static void test_the_planner_gives_whole_granules(void **state) {
     echi_random_init(&random, 12, ECHI_STREAM_TEST, 0);
     for (int trial = 0; trial < 500; trial++) {
         static struct echi_times times[ECHI_WORLD_MAX];
-        struct echi_wishes w = {.sync = ECHI_SYNC_BSP, .world = 1 + (int)echi_random_below(&random, 9), .lr = 0.02, .momentum = 0.9,
+        struct echi_plan_request w = {.sync = ECHI_SYNC_BSP, .world = 1 + (int)echi_random_below(&random, 9), .lr = 0.02, .momentum = 0.9,
                                 .deterministic = true, .shares = echi_random_below(&random, 2) ? ECHI_SHARES_SPEED : ECHI_SHARES_EQUAL};
         w.batch = G * ((uint32_t)w.world + echi_random_below(&random, 30));
         for (int r = 0; r < w.world; r++) {
@@ -126,7 +126,7 @@ static void test_the_default_batch_is_that_of_one_node(void **state) {
     static struct echi_times times[ECHI_WORLD_MAX];
     for (int world = 1; world <= 40; world++)
         for (int equal = 0; equal < 2; equal++) {
-            struct echi_wishes w = {.sync = ECHI_SYNC_BSP, .world = world, .lr = 0.02, .momentum = 0.9, .deterministic = true,
+            struct echi_plan_request w = {.sync = ECHI_SYNC_BSP, .world = world, .lr = 0.02, .momentum = 0.9, .deterministic = true,
                                     .shares = equal ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED};
             for (int r = 0; r < world; r++)
                 times[r] = (struct echi_times){.count = 2, .n = {8, 64}, .trunk = {8e-5 * (1 + r % 3), 64e-5 * (1 + r % 3)}};

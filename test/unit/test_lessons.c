@@ -170,14 +170,14 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
         assert_int_equal(echi_msg_decode(ECHI_KIND_HEARTBEAT, from, 2, &m), role < ECHI_ROLES);
     }
     /* A plan of one node: each field that is an index or an enum, at every value of its byte. */
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .n_groups = 1, .head = ECHI_NO_RANK, .n = {64}, .round = 64, .strands = 1};
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .n_groups = 1, .head = ECHI_NO_RANK, .n = {64}, .round = 64, .flights = 1};
     uint8_t good[ECHI_PLAN_BYTES_MAX];
     const size_t len = echi_plan_encode(&plan, good, sizeof good);
     assert_true(echi_plan_decode(good, len, &plan));
     static const struct { size_t field; int valid; } byte[] = {
         {offsetof(struct echi_plan, sync), ECHI_SYNCS - 2 /* asp's and local's have more bytes */}, {offsetof(struct echi_plan, world), 1},
         {offsetof(struct echi_plan, n_groups), 1},
-        {offsetof(struct echi_plan, separated), 1},     {offsetof(struct echi_plan, head), 1},  {offsetof(struct echi_plan, strands), 1},
+        {offsetof(struct echi_plan, separated), 1},     {offsetof(struct echi_plan, head), 1},  {offsetof(struct echi_plan, flights), 1},
         {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 1}};
     for (size_t i = 0; i < sizeof byte / sizeof *byte; i++) {
         struct echi_plan changed = plan;
@@ -219,7 +219,7 @@ static void cve_2026_34159_what_is_absent(void **state) {
     refuse_model("fc out 10\n", ECH_E_FORMAT, "comes before 'input'");
     refuse_model("input 1 8 8\nconv2d kernel 3\n", ECH_E_FORMAT, "needs 'out'");
     /* A lease that is none, of a rank without a worker, of a group without an owner. */
-    struct echi_plan plan = {.world = 2, .n_groups = 1, .head = ECHI_NO_RANK, .n = {64}, .round = 64, .strands = 1};
+    struct echi_plan plan = {.world = 2, .n_groups = 1, .head = ECHI_NO_RANK, .n = {64}, .round = 64, .flights = 1};
     memset(plan.owner_of, 0xff, sizeof plan.owner_of);
     memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
     plan.owner_of[0] = plan.group_of[0] = 0;
@@ -274,10 +274,10 @@ static void sentences_hold_no_commands(void **state) {
     ech_config_init(&config);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         char line[64];
-        snprintf(line, sizeof line, "strands %s", foreign[i]);
+        snprintf(line, sizeof line, "flights %s", foreign[i]);
         for (int what = 0; what < 3; what++) {
             memset(&error, 0, sizeof error);
-            if (what == 0) refuse_plan(line, "strands is 1 or 2");
+            if (what == 0) refuse_plan(line, "flights is 1 or 2");
             if (what == 1) refuse_model(foreign[i], ECH_E_FORMAT, "is no layer");
             if (what == 2) assert_refused(ech_config_set(&config, "sync", foreign[i], &error), ECH_E_ARGUMENT, "sync is");
             for (const unsigned char *c = (const unsigned char *)error.text; *c; c++)

@@ -234,7 +234,7 @@ static struct echi_plan good_plan(void) {
                           .round = 64,
                           .staleness = 3,
                           .rounds_apart = 4,
-                          .strands = 2,
+                          .flights = 2,
                           .lr = 0.02,
                           .momentum = 0.9,
                           .decay = 1e-4,
@@ -288,7 +288,7 @@ static void plans_come_back(void **state) {
     assert_false(echi_plan_decode(bytes, len + 1, &back));
     /* The largest plan has room. */
     struct echi_plan large = {
-        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NO_RANK, .round = 1, .strands = 1};
+        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NO_RANK, .round = 1, .flights = 1};
     for (int r = 0; r < ECHI_WORLD_MAX; r++) {
         large.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX);
         large.n[r] = 1u << 20;
@@ -400,8 +400,8 @@ static void plans_that_make_no_sense(void **state) {
         case 17: p.momentum = strtod("nan", NULL); break;
         case 18: p.decay = strtod("inf", NULL); break;
         case 19: p.sync = ECHI_SYNC_SSP; break;                 /* has one group */
-        case 20: p.strands = 0; break;
-        case 21: p.strands = ECHI_STRANDS + 1; break;
+        case 20: p.flights = 0; break;
+        case 21: p.flights = ECHI_FLIGHTS + 1; break;
         case 22: p.codec = ECHI_CODECS; break;
         case 23: p.ratios = ECHI_RATIOS; break;
         case 24: p.state_ratio = 0; break;
@@ -436,7 +436,7 @@ static void plans_that_make_no_sense(void **state) {
     assert_false(echi_plan_valid(&p));
     p.round = 8 + 8 + 300;
     assert_false(echi_plan_valid(&p));   /* in a round each worker has one step */
-    p.strands = 1;
+    p.flights = 1;
     assert_false(echi_plan_valid(&p));   /* and nothing is stale */
     p.damping = 0;
     assert_true(echi_plan_valid(&p));

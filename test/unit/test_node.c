@@ -94,7 +94,7 @@ static void say(const struct echi_msg *m, const void *payload, size_t len) {
 
 /* Rank 1 owns what both train. */
 static void say_plan(void) {
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 2, .n_groups = 1, .head = ECHI_NO_RANK, .owner_of = {1}, .strands = 1,
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 2, .n_groups = 1, .head = ECHI_NO_RANK, .owner_of = {1}, .flights = 1,
                              .n = {8, 8}, .round = 16, .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
     uint8_t body[2 + ECHI_PLAN_BYTES_MAX] = {ECHI_ROLE_NODE, ECHI_ROLE_NODE};
     memset(plan.group_of + 2, ECHI_NONE, sizeof plan.group_of - 2);

@@ -51,7 +51,7 @@ static void begin(bool session) {
     plan.sync = ECHI_SYNC_GSSP;
     plan.world = WORLD;
     plan.n_groups = 2;
-    plan.strands = 1;
+    plan.flights = 1;
     plan.round = 8;
     plan.staleness = plan.rounds_apart = 1;
     plan.lr = 0.1;

@@ -23,7 +23,7 @@ static void only_what_crosses_is_pinned(void **state) {
         echi_exec_bytes(exec, &bytes);
         const size_t all = job.n_params * sizeof(echi_real), slots = bytes.weights + bytes.gradients + bytes.moments;
         /* A worker's weights and gradients, and the weights that an evaluation takes; rows and losses are far less than one `all`. */
-        const size_t crossing = (size_t)(setup.plan.strands + echi_plan_places(&setup.plan, 0) + setup.plan.strands + 1) * all;
+        const size_t crossing = (size_t)(setup.plan.flights + echi_plan_places(&setup.plan, 0) + setup.plan.flights + 1) * all;
         if ((size_t)fake->pinned < crossing || (size_t)fake->pinned >= crossing + all)
             fail_msg("%lld bytes are pinned, and %zu cross, of %zu in slots", fake->pinned, crossing, slots);
         assert_true(slots > 2 * crossing);

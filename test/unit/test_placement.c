@@ -111,7 +111,7 @@ static void measure(const struct cluster *k, struct echi_times *times) {
  * four, with the host that has the thin link and without its worker. */
 static double best_placement(const struct cluster *k) {
     static struct echi_times times[ECHI_WORLD_MAX];
-    static struct echi_wishes wishes;
+    static struct echi_plan_request request;
     static struct echi_plan plan;
     static struct echi_job job;
     static struct ech_report report;
@@ -120,19 +120,19 @@ static double best_placement(const struct cluster *k) {
     double best = 0;
     configure(k, &c);
     assert_int_equal(echi_job_make(k->large ? large : lenet, data, &c, &job, &err), ECH_OK);
-    assert_int_equal(echi_wishes_from(&c, &job, &wishes, &err), ECH_OK);
+    assert_int_equal(echi_plan_request_from(&c, &job, &request, &err), ECH_OK);
     measure(k, times);
     const int groups = strcmp(k->sync, "gssp") == 0 ? WORLD : 1;
     for (int g = 1; g <= groups; g++)
         for (int home = 0; home < WORLD; home++)
             for (int how = 0; how < (groups > 1 ? 4 : 2); how++) {
                 char path[] = "/tmp/echelon-plan-XXXXXX", text[240];
-                wishes.groups = g;
-                wishes.home = (uint16_t)(1 + home);
-                wishes.absent[k->thin] = how % 2;
-                wishes.owners = how / 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-                if (echi_plan_make(&wishes, times, &plan, text, sizeof text) != ECH_OK || plan.n_groups != g) continue;
-                echi_plan_parts(&wishes, times, &plan);
+                request.groups = g;
+                request.home = (uint16_t)(1 + home);
+                request.absent[k->thin] = how % 2;
+                request.owners = how / 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
+                if (echi_plan_make(&request, times, &plan, text, sizeof text) != ECH_OK || plan.n_groups != g) continue;
+                echi_plan_parts(&request, times, &plan);
                 close(mkstemp(path));
                 assert_int_equal(echi_plan_save(path, &plan, times, &err), ECH_OK);
                 const double rate = simulate(k, true, path, &report);

@@ -188,7 +188,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .round = 1 + echi_random_below(r, 1u << 24),
                           .staleness = echi_random_below(r, 1000001),
                           .rounds_apart = 1 + echi_random_below(r, 1000000),
-                          .strands = 1,
+                          .flights = 1,
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
@@ -214,7 +214,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
     const bool local = p.sync == ECHI_SYNC_LOCAL;
     if (!local && echi_random_below(r, 2)) {
         p.separated = 1;
-        p.strands = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_STRANDS));
+        p.flights = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_FLIGHTS));
         p.head = (uint16_t)echi_random_below(r, p.world);
     }
     const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.separated;
@@ -259,7 +259,7 @@ static void spoil(struct echi_random *r, struct echi_plan *p) {
     case 7: p->damping = 1; break;
     case 8: p->drop_older = 1; break;
     case 9: p->optimizer = (uint8_t)echi_random_below(r, ECHI_OPTIMIZERS); break;
-    case 10: p->strands = ECHI_STRANDS; break;
+    case 10: p->flights = ECHI_FLIGHTS; break;
     case 11: p->outer_lr = p->outer_lr > 0 ? 0 : 1; break;
     case 12: p->codec = ECHI_CODEC_DENSE, p->ratios = 0; break;
     case 13: p->base[g] = p->base[g] ? 0 : 5; break;

@@ -156,14 +156,14 @@ static void shares_are_the_fastest(void **state) {
 /* ---- plans ---- */
 
 static struct echi_times times[ECHI_WORLD_MAX];
-static struct echi_wishes wishes;
+static struct echi_plan_request request;
 static struct echi_plan plan;
 static char text[240];
 
 /* Each node's seconds a sample; the head's part is `head` of it. Efficient from 8 samples on. */
 static void nodes(int world, const double *seconds, double head) {
     memset(times, 0, sizeof times);
-    memset(&wishes, 0, sizeof wishes);
+    memset(&request, 0, sizeof request);
     for (int r = 0; r < world; r++) {
         static const uint32_t n[] = {1, 4, 8, 16, 64};
         times[r].count = 5;
@@ -174,7 +174,7 @@ static void nodes(int world, const double *seconds, double head) {
             times[r].head[i] = whole * head;
         }
     }
-    wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP,
+    request = (struct echi_plan_request){.sync = ECHI_SYNC_GSSP,
                                   .world = world,
                                   .separate = -1,
                                   .has_cut = true,
@@ -184,18 +184,18 @@ static void nodes(int world, const double *seconds, double head) {
                                   .momentum = 0.9};
 }
 static void make(void) {
-    const ech_status status = echi_plan_make(&wishes, times, &plan, text, sizeof text);
+    const ech_status status = echi_plan_make(&request, times, &plan, text, sizeof text);
     if (status != ECH_OK) fail_msg("%s", text);
     assert_true(echi_plan_valid(&plan));
 }
 static void refused(const char *word) {
     memset(text, 0, sizeof text);
-    assert_int_equal(echi_plan_make(&wishes, times, &plan, text, sizeof text), ECH_E_ARGUMENT);
+    assert_int_equal(echi_plan_make(&request, times, &plan, text, sizeof text), ECH_E_ARGUMENT);
     if (!strstr(text, word)) fail_msg("'%s' does not say '%s'", text, word);
     char little[8];
-    assert_int_equal(echi_plan_make(&wishes, times, &plan, little, sizeof little), ECH_E_ARGUMENT);
+    assert_int_equal(echi_plan_make(&request, times, &plan, little, sizeof little), ECH_E_ARGUMENT);
     assert_true(memchr(little, 0, sizeof little) != NULL);
-    assert_int_equal(echi_plan_make(&wishes, times, &plan, NULL, 0), ECH_E_ARGUMENT);
+    assert_int_equal(echi_plan_make(&request, times, &plan, NULL, 0), ECH_E_ARGUMENT);
 }
 
 static void the_fastest_node_has_the_head(void **state) {
@@ -214,7 +214,7 @@ static void the_fastest_node_has_the_head(void **state) {
     /* 3 B under way, by speed (0.526, 0.941, 0.526, 0.132 samples a second), in blocks of 16, B at most. */
     static const uint32_t n[] = {48, 64, 48, 16};
     assert_memory_equal(plan.n, n, sizeof n);
-    assert_int_equal(plan.strands, 1);
+    assert_int_equal(plan.flights, 1);
     assert_int_equal(plan.staleness, 3);
     assert_int_equal(plan.rounds_apart, 4);
 }
@@ -229,16 +229,16 @@ static void on_a_tie_rank0_owns(void **state) {
         for (int head = 0; head < 2; head++) {
             if (head && sync[i] == ECHI_SYNC_LOCAL) continue;
             nodes(4, tie, head ? 0.01 : 0);
-            wishes.sync = sync[i];
-            wishes.separate = head ? 1 : 0;
-            wishes.groups = sync[i] == ECHI_SYNC_GSSP;
+            request.sync = sync[i];
+            request.separate = head ? 1 : 0;
+            request.groups = sync[i] == ECHI_SYNC_GSSP;
             make();
             if (plan.owner_of[0] != 0) fail_msg("%d: rank %d owns", (int)sync[i], plan.owner_of[0]);
             assert_int_equal(plan.head, head ? 0 : ECHI_NO_RANK);
             nodes(4, clear, head ? 0.01 : 0);
-            wishes.sync = sync[i];
-            wishes.separate = head ? 1 : 0;
-            wishes.groups = sync[i] == ECHI_SYNC_GSSP;
+            request.sync = sync[i];
+            request.separate = head ? 1 : 0;
+            request.groups = sync[i] == ECHI_SYNC_GSSP;
             make();
             if (plan.owner_of[0] != 1) fail_msg("%d: rank %d owns", (int)sync[i], plan.owner_of[0]);
             assert_int_equal(plan.head, head ? 1 : ECHI_NO_RANK);
@@ -246,16 +246,16 @@ static void on_a_tie_rank0_owns(void **state) {
 }
 
 /* Where a step is longer away than it is computed, two are in flight, of half the samples. */
-static void a_far_head_makes_two_strands(void **state) {
+static void a_far_head_makes_two_flights(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 4};
     nodes(4, seconds, 0.05);
     for (int r = 0; r < 4; r++) times[r].messages = 64 * seconds[r];
     make();
-    assert_int_equal(plan.strands, 2);
+    assert_int_equal(plan.flights, 2);
     for (int r = 0; r < 4; r++) assert_true(plan.n[r] == 0 || (plan.n[r] % 16 == 0 && plan.n[r] <= 48));
-    /* A size that the user wishes is everybody's. */
-    wishes.samples_per_step = 20;
+    /* A size that the user asks for is everybody's. */
+    request.samples_per_step = 20;
     make();
     for (int r = 0; r < 4; r++) assert_true(plan.n[r] == 0 || plan.n[r] == 20);
 }
@@ -280,7 +280,7 @@ static void the_heads_worker_counts_by_what_is_left(void **state) {
     assert_int_equal(plan.n_groups, 1);
     assert_int_equal(plan.head, 0);
     /* Nor does a wish for three groups find three workers. */
-    wishes.groups = 3;
+    request.groups = 3;
     make();
     assert_int_equal(plan.n_groups, 2);
 }
@@ -292,31 +292,31 @@ static void a_reserve_has_an_owner_of_its_own(void **state) {
     nodes(6, seconds, 0.05);
     make();
     const struct echi_plan before = plan;
-    echi_plan_add_reserve(&wishes, times, &plan);
+    echi_plan_add_reserve(&request, times, &plan);
     assert_true(plan.reserve == 1 && plan.n_groups == before.n_groups + 1 && echi_plan_reserve(&plan) == before.n_groups);
     const int owner = plan.owner_of[before.n_groups];
     assert_true(owner != plan.head && echi_plan_group_owned(&before, owner) < 0 && echi_plan_workers(&plan, before.n_groups) == 0);
     assert_true(echi_plan_valid(&plan) && memcmp(plan.group_of, before.group_of, sizeof plan.group_of) == 0);
     for (int r = 0; r < 6; r++)
         if (r != plan.head && echi_plan_group_owned(&before, r) < 0) assert_true(seconds[r] >= seconds[owner]);
-    echi_plan_add_reserve(&wishes, times, &plan);   /* one */
+    echi_plan_add_reserve(&request, times, &plan);   /* one */
     assert_int_equal(plan.n_groups, before.n_groups + 1);
 
     plan = before;
     for (int r = 0; r < 6; r++) times[r].link = echi_link_of(r == 0 ? 2e6 : 1e6);
     if (echi_plan_group_owned(&before, 0) < 0) {
-        echi_plan_add_reserve(&wishes, times, &plan);
+        echi_plan_add_reserve(&request, times, &plan);
         assert_int_equal(plan.owner_of[before.n_groups], 0);
     }
     plan = before;
-    for (int r = 0; r < 6; r++) wishes.absent[r] = r != plan.head && echi_plan_group_owned(&before, r) < 0;
-    echi_plan_add_reserve(&wishes, times, &plan);   /* nobody is free */
+    for (int r = 0; r < 6; r++) request.absent[r] = r != plan.head && echi_plan_group_owned(&before, r) < 0;
+    echi_plan_add_reserve(&request, times, &plan);   /* nobody is free */
     assert_int_equal(plan.reserve, 0);
 
     nodes(6, seconds, 0.05);
-    wishes.sync = ECHI_SYNC_SSP;
+    request.sync = ECHI_SYNC_SSP;
     make();
-    echi_plan_add_reserve(&wishes, times, &plan);   /* no groups */
+    echi_plan_add_reserve(&request, times, &plan);   /* no groups */
     assert_true(plan.reserve == 0 && plan.n_groups == 1);
 }
 
@@ -343,11 +343,11 @@ static void rates_follow_the_defaults(void **state) {
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         nodes(table[i].world, seconds, 0.05);
-        wishes.sync = table[i].sync;
-        wishes.separate = table[i].separate;
-        wishes.lr_given = table[i].lr_given;
-        wishes.momentum_given = table[i].momentum_given;
-        wishes.batch = table[i].batch;
+        request.sync = table[i].sync;
+        request.separate = table[i].separate;
+        request.lr_given = table[i].lr_given;
+        request.momentum_given = table[i].momentum_given;
+        request.batch = table[i].batch;
         make();
         if (plan.lr != table[i].lr || plan.momentum != table[i].momentum)
             fail_msg("row %zu: lr %g, momentum %g", i, plan.lr, plan.momentum);
@@ -359,20 +359,20 @@ static void steps_follow_the_speed(void **state) {
     (void)state;
     const double seconds[] = {1, 2, 4, 8};
     nodes(4, seconds, 0.05);
-    wishes.sync = ECHI_SYNC_LOCAL;
-    wishes.inner_steps = 15;
-    wishes.outer_lr = 0.5;
-    wishes.outer_momentum = 0.25;
+    request.sync = ECHI_SYNC_LOCAL;
+    request.inner_steps = 15;
+    request.outer_lr = 0.5;
+    request.outer_momentum = 0.25;
     make();
     assert_true(plan.separated == 0 && plan.n_groups == 1 && plan.owner_of[0] == 0 && plan.outer_lr == 0.5 && plan.outer_momentum == 0.25);
     static const uint32_t inner[] = {32, 16, 8, 4};
     assert_memory_equal(plan.inner, inner, sizeof inner);
     for (int r = 1; r < 4; r++) assert_int_equal(plan.n[r], plan.n[0]);
     assert_int_equal(echi_plan_round(&plan), 60 * plan.n[0]);
-    wishes.inner_steps = 1;   /* nobody has none */
+    request.inner_steps = 1;   /* nobody has none */
     make();
     assert_true(plan.inner[0] == 2 && plan.inner[3] == 1);
-    wishes.separate = 1;
+    request.separate = 1;
     refused("separate off");
 }
 
@@ -382,11 +382,11 @@ static void steps_are_weighed_by_time(void **state) {
     (void)state;
     const double seconds[] = {1, 2, 4, 8};
     nodes(4, seconds, 0.05);
-    wishes.sync = ECHI_SYNC_ASP;
-    wishes.separate = 0;
-    wishes.batch = 6400;
-    wishes.drop_older = 2.5;
-    wishes.weigh_by_time = true;
+    request.sync = ECHI_SYNC_ASP;
+    request.separate = 0;
+    request.batch = 6400;
+    request.drop_older = 2.5;
+    request.weigh_by_time = true;
     make();
     assert_true(plan.drop_older == 2.5);
     double sum = 0, plain = 0;
@@ -397,10 +397,10 @@ static void steps_are_weighed_by_time(void **state) {
         assert_true(fabs((double)plan.divisor[r] * seconds[r] / ((double)plan.divisor[0] * seconds[0]) - 1) < 1e-3);
     }
     assert_true(fabs(sum / plain - 1) < 1e-3);
-    wishes.separate = 1;
+    request.separate = 1;
     refused("--drop-older and --weigh-by-time");
-    wishes.separate = 0;
-    wishes.sync = ECHI_SYNC_SSP;
+    request.separate = 0;
+    request.sync = ECHI_SYNC_SSP;
     refused("--sync asp");
 }
 
@@ -408,32 +408,32 @@ static void bsp_shares_sum_to_the_round(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 4};
     nodes(4, seconds, 0.05);
-    wishes.sync = ECHI_SYNC_BSP;
-    wishes.separate = 0;
+    request.sync = ECHI_SYNC_BSP;
+    request.separate = 0;
     make();
     assert_int_equal(plan.separated, 0);
     assert_int_equal(plan.head, ECHI_NO_RANK);
     assert_int_equal(plan.n[0] + plan.n[1] + plan.n[2] + plan.n[3], 64);
     assert_true(plan.n[3] < plan.n[0]);
-    wishes.shares = ECHI_SHARES_EQUAL;
-    wishes.batch = 66;
+    request.shares = ECHI_SHARES_EQUAL;
+    request.batch = 66;
     make();
     const uint32_t equal[] = {17, 17, 16, 16}, list[] = {60, 0, 4, 0};
     assert_memory_equal(plan.n, equal, sizeof equal);
-    wishes.shares = ECHI_SHARES_LIST;
-    wishes.batch = 64;
-    memcpy(wishes.share, list, sizeof list);
+    request.shares = ECHI_SHARES_LIST;
+    request.batch = 64;
+    memcpy(request.share, list, sizeof list);
     make();
     assert_memory_equal(plan.n, list, sizeof list);
     assert_int_equal(plan.group_of[1], ECHI_NONE);
     /* The default round: 64, and 16 a node beyond four. */
-    wishes.shares = ECHI_SHARES_SPEED;
-    wishes.batch = 0;
+    request.shares = ECHI_SHARES_SPEED;
+    request.batch = 0;
     make();
     assert_int_equal(plan.round, 64);
     const double many[] = {1, 1, 1, 1, 1, 1, 1};
     nodes(7, many, 0);
-    wishes.batch = 0;
+    request.batch = 0;
     make();
     assert_int_equal(plan.round, 112);
 }
@@ -442,29 +442,29 @@ static void what_cannot_be_is_refused(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     nodes(10, seconds, 0);
-    wishes.has_cut = false;
-    wishes.separate = 1;
+    request.has_cut = false;
+    request.separate = 1;
     refused("--separate");
     nodes(10, seconds, 0);
-    wishes.groups = 9;
+    request.groups = 9;
     refused("--groups");
     nodes(10, seconds, 0);
-    wishes.sync = ECHI_SYNC_BSP;
-    wishes.shares = ECHI_SHARES_EQUAL;
-    wishes.batch = 9;
+    request.sync = ECHI_SYNC_BSP;
+    request.shares = ECHI_SHARES_EQUAL;
+    request.batch = 9;
     refused("--batch");
-    wishes.shares = ECHI_SHARES_LIST;
-    wishes.share[0] = 8;
+    request.shares = ECHI_SHARES_LIST;
+    request.share[0] = 8;
     refused("--shares");
     nodes(10, seconds, 0);
-    wishes.shares = ECHI_SHARES_LIST;   /* nobody computes */
+    request.shares = ECHI_SHARES_LIST;   /* nobody computes */
     refused("--shares");
     nodes(2, seconds, 0);
-    wishes.batch = UINT32_MAX;
+    request.batch = UINT32_MAX;
     refused("--batch");
 }
 
-/* Any wishes over any times: a valid plan or a sentence. */
+/* Any plan request over any times: a valid plan or a sentence. */
 static void whatever_is_wished(void **state) {
     (void)state;
     int made = 0;
@@ -475,17 +475,17 @@ static void whatever_is_wished(void **state) {
         const int world = 1 + (int)echi_random_below(&r, echi_random_below(&r, 8) ? 8 : ECHI_WORLD_MAX);
         for (int i = 0; i < world; i++) seconds[i] = 1e-6 + echi_random_unit(&r) * (echi_random_below(&r, 3) ? 1 : 100);
         nodes(world, seconds, echi_random_unit(&r) * 0.9);
-        wishes.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNCS);
-        wishes.separate = (int)echi_random_below(&r, 3) - 1;
-        wishes.has_cut = echi_random_below(&r, 4) != 0;
-        wishes.groups = (int)echi_random_below(&r, 10);
-        wishes.shares = (enum echi_shares)echi_random_below(&r, 3);
-        wishes.batch = echi_random_below(&r, 4) ? echi_random_below(&r, 200) : 0;
-        wishes.samples_per_step = echi_random_below(&r, 2) ? 0 : echi_random_below(&r, 100);
-        wishes.inner_steps = 1 + echi_random_below(&r, ECHI_INNER_MAX);
-        for (int i = 0; i < world; i++) wishes.share[i] = echi_random_below(&r, 3);
+        request.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNCS);
+        request.separate = (int)echi_random_below(&r, 3) - 1;
+        request.has_cut = echi_random_below(&r, 4) != 0;
+        request.groups = (int)echi_random_below(&r, 10);
+        request.shares = (enum echi_shares)echi_random_below(&r, 3);
+        request.batch = echi_random_below(&r, 4) ? echi_random_below(&r, 200) : 0;
+        request.samples_per_step = echi_random_below(&r, 2) ? 0 : echi_random_below(&r, 100);
+        request.inner_steps = 1 + echi_random_below(&r, ECHI_INNER_MAX);
+        for (int i = 0; i < world; i++) request.share[i] = echi_random_below(&r, 3);
         memset(text, 0, sizeof text);
-        const ech_status status = echi_plan_make(&wishes, times, &plan, text, sizeof text);
+        const ech_status status = echi_plan_make(&request, times, &plan, text, sizeof text);
         if (status == ECH_OK ? !echi_plan_valid(&plan) : text[0] == 0) fail_msg("seed %u: status %d '%s'", seed, status, text);
         made += status == ECH_OK;
     }
@@ -499,7 +499,7 @@ int main(void) {
         cmocka_unit_test(shares_are_the_fastest),
         cmocka_unit_test(the_fastest_node_has_the_head),
         cmocka_unit_test(on_a_tie_rank0_owns),
-        cmocka_unit_test(a_far_head_makes_two_strands),
+        cmocka_unit_test(a_far_head_makes_two_flights),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(a_reserve_has_an_owner_of_its_own),
         cmocka_unit_test(rates_follow_the_defaults),

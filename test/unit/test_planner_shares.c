@@ -20,10 +20,11 @@ static struct echi_times node_times(uint32_t block, double seconds) {
 }
 
 static struct echi_plan plan_bsp(const struct echi_times times[ECHI_WORLD_MAX], int world, uint32_t batch) {
-    const struct echi_wishes wishes = {.sync = ECHI_SYNC_BSP, .world = world, .separate = 0, .batch = batch, .lr = 0.02, .momentum = 0.9};
+    const struct echi_plan_request request = {.sync = ECHI_SYNC_BSP, .world = world, .separate = 0, .batch = batch, .lr = 0.02,
+                                              .momentum = 0.9};
     struct echi_plan plan;
     char text[240];
-    assert_int_equal(echi_plan_make(&wishes, times, &plan, text, sizeof text), ECH_OK);
+    assert_int_equal(echi_plan_make(&request, times, &plan, text, sizeof text), ECH_OK);
     uint32_t sum = 0;
     for (int r = 0; r < world; r++) sum += plan.n[r];
     assert_int_equal(sum, batch);

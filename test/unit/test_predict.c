@@ -3,7 +3,7 @@
  * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
 #include "echi_choice.h"
 #include "echi_random.h"
-#include "echi_price.h"
+#include "echi_efficiency.h"
 #include "echi_ratio.h"
 #include "part.h"
 
@@ -42,7 +42,7 @@ static void whole(enum echi_sync sync, int world, uint32_t n) {
     memset(plan.owner_of, 0xff, sizeof plan.owner_of);
     plan.sync = (uint8_t)sync;
     plan.world = (uint16_t)world;
-    plan.n_groups = plan.strands = 1;
+    plan.n_groups = plan.flights = 1;
     plan.head = ECHI_NO_RANK;
     plan.staleness = 3;
     plan.rounds_apart = 4;
@@ -330,7 +330,7 @@ static void the_head_is_one_for_all(void **state) {
     near(predict(0).rate, 1, 1e-9);
 }
 
-static void two_strands_hide_what_is_waited_for(void **state) {
+static void two_flights_hide_what_is_waited_for(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1};
     nodes(3, seconds);
@@ -342,7 +342,7 @@ static void two_strands_hide_what_is_waited_for(void **state) {
     plan.owner_of[0] = 2;
     times[2].delay = 2;   /* 8 s a step on the way, 2 s at the head, 8 s here */
     near(predict(64).rate, 2 * 10 / 18.0, 1e-2);
-    plan.strands = 2;
+    plan.flights = 2;
     const double two = predict(64).rate;
     near(two, 2 * 10 / 9.0, 0.12);   /* a lane is never empty for long */
     assert_true(two <= 2 * 10 / 8.0 * (1 + 1e-9));
@@ -436,7 +436,7 @@ static bool any(struct echi_random *r) {
         times[i].stutter = echi_random_below(r, 2) * 0.05;
         times[i].stutter_factor = 5;
     }
-    struct echi_wishes w = {.sync = (enum echi_sync)echi_random_below(r, ECHI_SYNCS), .world = world,
+    struct echi_plan_request w = {.sync = (enum echi_sync)echi_random_below(r, ECHI_SYNCS), .world = world,
                             .separate = (int)echi_random_below(r, 2), .has_cut = true, .groups = (int)echi_random_below(r, 4),
                             .staleness = echi_random_below(r, 5), .lr = 0.1};
     char text[240];
@@ -519,24 +519,24 @@ static void more_is_never_clearly_less(void **state) {
     assert_true(compared > 700 / (int)test_part());
 }
 
-static void staleness_has_a_price(void **state) {
+static void staleness_costs_efficiency(void **state) {
     (void)state;
     for (int apart = 0; apart < 2; apart++) {
-        near(echi_price(apart, 0), 1, 1e-12);
+        near(echi_statistical_efficiency(apart, 0), 1, 1e-12);
         for (double s = 0; s < 20; s += 0.01) {
-            assert_true(echi_price(apart, s) > 0.5);
-            if (s > 1.4) assert_true(echi_price(apart, s) > echi_price(apart, s - 0.01));
-            assert_true(echi_price(true, s) <= echi_price(false, s));
+            assert_true(echi_statistical_efficiency(apart, s) < 2);
+            if (s > 1.4) assert_true(echi_statistical_efficiency(apart, s) < echi_statistical_efficiency(apart, s - 0.01));
+            assert_true(echi_statistical_efficiency(true, s) >= echi_statistical_efficiency(false, s));
         }
     }
-    /* The measured rows. */
-    near(echi_price(true, 1.3), 1.55 / 1.80, 0.02);
-    near(echi_price(true, 2.3), 1.65 / 1.45, 0.02);
+    /* The measured rows: epochs of BSP over those that it took. */
+    near(echi_statistical_efficiency(true, 1.3), 1.80 / 1.55, 0.02);
+    near(echi_statistical_efficiency(true, 2.3), 1.45 / 1.65, 0.02);
     /* The first table is for models that have most of their parameters in a head apart: LeNet-5, not ResNet-18. */
-    assert_true(echi_price_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, true));
-    assert_false(echi_price_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, false));
-    assert_false(echi_price_apart(&(struct echi_load){.trunk = 4 * 11167680u, .head = 4 * 5130}, true));
-    assert_true(echi_price_apart(&(struct echi_load){0}, true));
+    assert_true(echi_head_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, true));
+    assert_false(echi_head_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, false));
+    assert_false(echi_head_apart(&(struct echi_load){.trunk = 4 * 11167680u, .head = 4 * 5130}, true));
+    assert_true(echi_head_apart(&(struct echi_load){0}, true));
 }
 
 int main(void) {
@@ -549,11 +549,11 @@ int main(void) {
         cmocka_unit_test(updates_take_what_is_said_of_them),
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),
-        cmocka_unit_test(two_strands_hide_what_is_waited_for),
+        cmocka_unit_test(two_flights_hide_what_is_waited_for),
         cmocka_unit_test(the_table_that_was_found_before),
         cmocka_unit_test(any_plan_has_a_rate),
         cmocka_unit_test(more_is_never_clearly_less),
-        cmocka_unit_test(staleness_has_a_price),
+        cmocka_unit_test(staleness_costs_efficiency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

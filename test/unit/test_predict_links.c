@@ -25,7 +25,7 @@ static void in_step(int world, const uint32_t *n, double seconds, double link) {
     memset(&load, 0, sizeof load);
     plan.sync = ECHI_SYNC_BSP;
     plan.world = (uint16_t)world;
-    plan.n_groups = plan.strands = 1;
+    plan.n_groups = plan.flights = 1;
     plan.head = ECHI_NO_RANK;
     plan.owner_of[0] = 0;
     for (int r = 0; r < world; r++) {

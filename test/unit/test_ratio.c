@@ -13,18 +13,18 @@
 #include "echi_ratio.h"
 
 static struct echi_times times[ECHI_WORLD_MAX];
-static struct echi_wishes wishes;
+static struct echi_plan_request request;
 
 /* One worker a group, of so many images a second, a step of 16 and a link of so many megabits a second (0: not known). */
 static struct echi_plan plan_of(enum echi_ratios ratios, int groups, const double *rate, const double *mbits) {
     struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = (uint16_t)groups, .n_groups = (uint8_t)groups};
-    wishes = (struct echi_wishes){.codec = ECHI_CODEC_TOPK, .ratios = ratios, .params = 61706, .trunk_params = 2572};
+    request = (struct echi_plan_request){.codec = ECHI_CODEC_TOPK, .ratios = ratios, .params = 61706, .trunk_params = 2572};
     for (int g = 0; g < groups; g++) {
         p.group_of[g] = (uint8_t)g;
         p.n[g] = 16;
         times[g] = (struct echi_times){.count = 1, .n = {16}, .trunk = {16 / rate[g]}, .link = echi_link_of(mbits[g] * 1e6 / 8)};
     }
-    echi_ratios_plan(&wishes, times, &p);
+    echi_ratios_plan(&request, times, &p);
     return p;
 }
 static const double mild[] = {2000, 1590, 1260, 1000}, links[] = {200, 100, 50, 25}, unknown[4];

@@ -124,7 +124,7 @@ static const struct echi_times measured = {.count = 2, .n = {16, 64}, .trunk = {
 static void cluster(const char *groups) {
     memset(&plan, 0, sizeof plan);
     plan.sync = ECHI_SYNC_GSSP;
-    plan.strands = 1;
+    plan.flights = 1;
     plan.round = 64;
     for (; groups[plan.world]; plan.world++) {
         const uint8_t group = (uint8_t)(groups[plan.world] - '0');

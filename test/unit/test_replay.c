@@ -32,9 +32,9 @@ static void begin_tape(const struct sim *s, int node) {
     struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu",
                                .device_name = "none", .isa = "base", .threads = 1, .seed = s->seed, .rank = (uint16_t)node,
                                .world = s->plan.world, .train_samples = s->goal.train_samples};
-    about.wishes = s->wishes;
-    about.wishes.world = s->plan.world;
-    toy_layers(&about.wishes.layers);
+    about.request = s->request;
+    about.request.world = s->plan.world;
+    toy_layers(&about.request.layers);
     about.goal = s->goal;
     about.session = s->goal.give_final;
     about.plan_given = s->plan_given;
@@ -74,17 +74,17 @@ static int record_run(uint64_t seed) {
                                 .has_test = below(&s, 4) != 0, .give_final = below(&s, 3) == 0};
     s.goal.samples = s.goal.train_samples + below(&s, 60);
     s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
-    choose_wishes(&s, (enum echi_sync)(seed % ECHI_SYNCS));
+    choose_request(&s, (enum echi_sync)(seed % ECHI_SYNCS));
     const enum echi_codec codec = (enum echi_codec)below(&s, ECHI_CODECS);
-    s.wishes.params = 15;
-    s.wishes.trunk_params = 9;
-    if (s.wishes.sync != ECHI_SYNC_LOCAL && s.wishes.drop_older == 0) s.wishes.codec = codec;
-    s.plan.world = (uint8_t)s.wishes.world;
+    s.request.params = 15;
+    s.request.trunk_params = 9;
+    if (s.request.sync != ECHI_SYNC_LOCAL && s.request.drop_older == 0) s.request.codec = codec;
+    s.plan.world = (uint8_t)s.request.world;
     s.watch = watch;
-    for (int r = 0; r < s.wishes.world; r++) begin_tape(&s, r);
+    for (int r = 0; r < s.request.world; r++) begin_tape(&s, r);
     sim_run(&s);
-    for (int r = 0; r < s.wishes.world; r++) end_tape(r);
-    return s.wishes.world;
+    for (int r = 0; r < s.request.world; r++) end_tape(r);
+    return s.request.world;
 }
 
 static ech_status replay(const uint8_t *bytes, size_t len, bool *out_ended, uint64_t *out_events, struct ech_error *err) {
@@ -138,7 +138,8 @@ static void moves_are_replayed(void **state) {
         s.seed = seed;
         echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 8);
         s.goal = (struct echi_goal){.train_samples = 128, .samples = 128 * 8};
-        s.wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP, .world = 4, .groups = 2, .batch = 8, .lr = 0.1, .samples_per_step = 1,
+        s.request = (struct echi_plan_request){.sync = ECHI_SYNC_GSSP, .world = 4, .groups = 2, .batch = 8, .lr = 0.1,
+                                               .samples_per_step = 1,
                                         .staleness = 3, .regroup_after = 1};
         for (int r = 0; r < 4; r++) s.speed[r] = r % 2 ? 4000 : 1000;
         s.speed_at = 2000;
@@ -287,27 +288,27 @@ static void differences_are_told_in_words(void **state) {
     if (!strstr(err.text, expected) || !strstr(err.text, "was recorded, 'send to the ")) fail_msg("%s", err.text);
 }
 
-/* What the coordinator plans by comes back as it was: with other wishes a replay would make another plan. */
-static void wishes_come_back(void **state) {
+/* What the coordinator plans by comes back as it was: with another plan request a replay would make another plan. */
+static void requests_come_back(void **state) {
     (void)state;
     static const struct { int shards; uint16_t rank[ECHI_SHARDS_MAX]; } shards[] = {{ECHI_SHARDS_AUTO, {0}}, {0, {0}}, {1, {0}},
                                                                                     {ECHI_WORLD_MAX, {0}}, {3, {4, 0, 2}}};
     for (size_t i = 0; i < 2 * sizeof shards / sizeof shards[0]; i++) {
-        static struct echi_wishes wishes, back;
+        static struct echi_plan_request request, back;
         uint8_t bytes[ECHI_RECORD_MAX];
-        memset(&wishes, 0, sizeof wishes);
-        wishes.world = 5;
-        wishes.separate = -1;
-        wishes.lr = 0.1;
-        wishes.shards = shards[i / 2].shards;
-        wishes.shard_rank_given = shards[i / 2].rank[0] > 0;
-        memcpy(wishes.shard_rank, shards[i / 2].rank, sizeof wishes.shard_rank);
-        wishes.keep_all = i % 2;
+        memset(&request, 0, sizeof request);
+        request.world = 5;
+        request.separate = -1;
+        request.lr = 0.1;
+        request.shards = shards[i / 2].shards;
+        request.shard_rank_given = shards[i / 2].rank[0] > 0;
+        memcpy(request.shard_rank, shards[i / 2].rank, sizeof request.shard_rank);
+        request.keep_all = i % 2;
         struct echi_writer w = echi_writer_over(bytes, sizeof bytes);
-        echi_wishes_put(&w, &wishes);
+        echi_plan_request_put(&w, &request);
         struct echi_reader r = echi_reader_over(bytes, (size_t)(w.at - bytes));
-        assert_true(w.ok && echi_wishes_get(&r, &back) && r.at == r.end);
-        assert_memory_equal(&wishes, &back, sizeof wishes);
+        assert_true(w.ok && echi_plan_request_get(&r, &back) && r.at == r.end);
+        assert_memory_equal(&request, &back, sizeof request);
     }
 }
 
@@ -456,7 +457,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed), cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
-        cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(wishes_come_back),
+        cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(requests_come_back),
         cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(another_machine_is_refused),   cmocka_unit_test(of_a_session_the_roles_are_replayed),
     };

@@ -94,8 +94,8 @@ static struct ech_report sample(void) {
                            .lost_peer = -1, .checkpoint_seconds = 0.125, .resumed_samples = 64,
                            .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32, .codec = "topk:paper",
                            .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2, .momentum_lost = 77,
-                           .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .useless = 2, .useless_gain = 0.125,
-                           .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1};
+                           .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .net_negative = 2,
+                           .net_negative_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1};
     return r;
 }
 
@@ -126,7 +126,7 @@ static void test_keys(void **state) {
         "\"threads\": 3", "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64",
         "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32",
         "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2", "\"momentum_lost\": 77",
-        "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"useless\": 2", "\"useless_gain\": 0.125",
+        "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"net_negative\": 2", "\"net_negative_gain\": 0.125",
         "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1"};
     struct ech_report r = sample();
     const char *text = json(&r);

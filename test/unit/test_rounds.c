@@ -89,7 +89,7 @@ static void start(void) {
     struct echi_plan *p = &setup.plan;
     memset(&setup, 0, sizeof setup);
     echi_plan_clear(p);
-    *p = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = WORLD, .n_groups = 1, .head = ECHI_NO_RANK, .strands = 1, .rounds_apart = 4,
+    *p = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = WORLD, .n_groups = 1, .head = ECHI_NO_RANK, .flights = 1, .rounds_apart = 4,
                             .round = ROUND, .lr = 1, .parts = {.count = PARTS}};
     for (int i = 0; i < PARTS; i++)
         p->parts.part[i] = (struct echi_part){.at = (uint64_t)i, .count = 1, .first = (uint8_t)i, .last = (uint8_t)i};

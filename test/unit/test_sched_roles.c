@@ -82,7 +82,7 @@ static struct sim *speeds(uint64_t seed, bool changes) {
     p->sync = ECHI_SYNC_GSSP;
     p->world = 5;
     p->n_groups = 2;
-    p->strands = 1;
+    p->flights = 1;
     p->staleness = 3;
     p->rounds_apart = 4;
     p->round = 8;
@@ -94,7 +94,7 @@ static struct sim *speeds(uint64_t seed, bool changes) {
     p->owner_of[0] = 0;
     p->owner_of[1] = 3;
     s->plan_given = true;
-    s->wishes.regroup_after = 1;
+    s->request.regroup_after = 1;
     for (int r = 0; r < 5; r++) s->speed[r] = r > 2 ? 4000 : 1000;
     s->speed_at = changes ? 3000 : 0;
     s->speed_of = 2;
@@ -155,14 +155,14 @@ static void run_planned(bool with_kills) {
     for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
         struct sim *s = sim_new(seed);
         choose_goal(s);
-        choose_wishes(s, any(s));
+        choose_request(s, any(s));
         for (int i = 0; i < KILLS && with_kills; i++) {
             s->kill_at[i] = 1 + below(s, i ? 600 : 12);
             s->kill_rank[i] = -1;
         }
         sim_run(s);
         if (s->coordinator.status == ECH_E_ABORTED && s->coordinator.issued == 0) continue;
-        for (int r = 0; r < s->plan.world; r++) absent += s->coordinator.wishes.absent[r];
+        for (int r = 0; r < s->plan.world; r++) absent += s->coordinator.request.absent[r];
         if (s->coordinator.status == ECH_E_PEER_LOST) {   /* it was planned in before anybody knew, and owns something */
             const int rank = s->coordinator.lost_peer;
             CHECK(s, s->node[rank].dead && s->coordinator.issued == 0 && (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0 ||
@@ -202,7 +202,7 @@ static void small_plan(enum echi_sync sync, int world, int groups) {
                                     .round = (uint32_t)world,
                                     .staleness = 1,
                                     .rounds_apart = 1,
-                                    .strands = 1,
+                                    .flights = 1,
                                     .parts = {.count = 1, .part = {{.count = 1}}}};
     memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
@@ -618,9 +618,9 @@ static void tell_coordinator(int from, const struct echi_msg *m) {
     echi_coordinator_step(&coordinator, &e, &acted);
 }
 static void coordinator_in(enum echi_run_phase phase) {
-    const struct echi_wishes wishes = {.world = setup.plan.world};
+    const struct echi_plan_request request = {.world = setup.plan.world};
     const struct echi_goal goal = {.train_samples = 1000000, .samples = 100000000};
-    echi_coordinator_init(&coordinator, &setup, &wishes, &goal, true);
+    echi_coordinator_init(&coordinator, &setup, &request, &goal, true);
     coordinator.plan = setup.plan;
     coordinator.policy = echi_policy_of((enum echi_sync)setup.plan.sync);
     echi_ledger_planned(&coordinator);
@@ -854,7 +854,7 @@ static void complaints_before_and_after_training(void **state) {
     complains(3, 1);
     answers(1);
     time_passes(1000 + COLLECT);
-    assert_true(coordinator.wishes.absent[1] && !coordinator.wishes.absent[2] && !coordinator.wishes.absent[3]);
+    assert_true(coordinator.request.absent[1] && !coordinator.request.absent[2] && !coordinator.request.absent[3]);
     five_trains();
     coordinator.phase = ECHI_RUN_ENDS;
     complains(2, 1);
@@ -895,11 +895,11 @@ static void who_never_answers_is_lost(void **state) {
             ticks(&now, 1);
             if (!owed) {
                 ticks(&now, 40);
-                assert_true(lost_now() == 0 && !coordinator.wishes.absent[3]);
+                assert_true(lost_now() == 0 && !coordinator.request.absent[3]);
             } else if (phase[i] == ECHI_RUN_ENDS) {
                 assert_true(coordinator.mark[3] && !coordinator.mark[2]);   /* without its last word */
             } else if (phase[i] == ECHI_RUN_MEASURES) {
-                assert_true(coordinator.wishes.absent[3] && !coordinator.wishes.absent[2]);
+                assert_true(coordinator.request.absent[3] && !coordinator.request.absent[2]);
             } else {
                 assert_true(coordinator.plan.lost[3] && lost_now() == 1);
                 assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_END, 0)->msg.layer, ECH_E_TIMEOUT);
@@ -1099,7 +1099,7 @@ static void shards_meet_at_a_look(void **state) {
     two_shards(4);
     coordinator_in(ECHI_RUN_TRAINS);
     coordinator.goal.has_test = true;
-    coordinator.next_look = 4;   /* a round */
+    coordinator.next_eval = 4;   /* a round */
     tell_coordinator(1, &(struct echi_msg){.kind = ECHI_KIND_HELD});
     assert_int_equal(coordinator.n_out, 4);
     for (int shard = 0; shard < 2; shard++)
@@ -1289,7 +1289,7 @@ static void only_owners_drain(void **state) {
     tell_coordinator(1, &drained);
     assert_int_equal(coordinator.phase, ECHI_RUN_DRAINS);
     tell_coordinator(0, &drained);
-    assert_int_equal(coordinator.phase, ECHI_RUN_LAST_LOOK);
+    assert_int_equal(coordinator.phase, ECHI_RUN_LAST_EVAL);
 }
 
 /* The bins of staleness: each edge is the last of its bin, and no number at all falls outside. */

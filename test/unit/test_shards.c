@@ -18,15 +18,15 @@ enum { LAYERS = 12, WORLD = 6 };
 static const uint32_t equal[WORLD] = {4, 4, 4, 4, 4, 4};
 
 static struct echi_times times[ECHI_WORLD_MAX];
-static struct echi_wishes wishes;
+static struct echi_plan_request request;
 
 /* Rank r takes 1 + (r + 2) % WORLD tenths: rank 4 is the fastest, then 5, 0, 1, ... */
 static void wish(int shards) {
-    memset(&wishes, 0, sizeof wishes);
-    wishes.world = WORLD;
-    wishes.shards = shards;
-    wishes.layers.count = wishes.layers.cut = LAYERS;
-    for (int i = 0; i < LAYERS; i++) wishes.layers.params[i] = 100000u + 10000u * (uint32_t)i;
+    memset(&request, 0, sizeof request);
+    request.world = WORLD;
+    request.shards = shards;
+    request.layers.count = request.layers.cut = LAYERS;
+    for (int i = 0; i < LAYERS; i++) request.layers.params[i] = 100000u + 10000u * (uint32_t)i;
     for (int r = 0; r < WORLD; r++) {
         times[r] = (struct echi_times){.count = 2, .n = {1, 64}};
         for (int i = 0; i < 2; i++) times[r].trunk[i] = 0.1 * (1 + (r + 2) % WORLD) * times[r].n[i];
@@ -36,8 +36,8 @@ static void wish(int shards) {
 static struct echi_plan divided(int shards) {
     struct echi_plan p = bsp_plan(WORLD, equal);
     wish(shards);
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p));
     return p;
 }
@@ -71,10 +71,10 @@ static void lost_shards_get_other_owners(void **state) {
     struct echi_plan p = bsp_plan(WORLD, equal);
     uint32_t mark[ECHI_WORLD_MAX] = {0};
     wish(4);
-    wishes.shard_rank_given = true;
-    for (int k = 0; k < 4; k++) wishes.shard_rank[k] = (uint16_t)((k + 3) % 4);   /* 3, 0, 1, 2 */
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    request.shard_rank_given = true;
+    for (int k = 0; k < 4; k++) request.shard_rank[k] = (uint16_t)((k + 3) % 4);   /* 3, 0, 1, 2 */
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(p.shards == 4 && echi_plan_outlives_owners(&p) && !echi_plan_orphaned(&p));
     echi_plan_lose(&p, 3);
     echi_plan_lose(&p, 1);
@@ -97,10 +97,10 @@ static void who_was_named_owns(void **state) {
     (void)state;
     struct echi_plan p = bsp_plan(WORLD, equal);
     wish(3);
-    wishes.shard_rank_given = true;
-    wishes.shard_rank[0] = 3, wishes.shard_rank[1] = 0, wishes.shard_rank[2] = 5;
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    request.shard_rank_given = true;
+    request.shard_rank[0] = 3, request.shard_rank[1] = 0, request.shard_rank[2] = 5;
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 3 && p.owner_of[0] == 3 && p.shard_owner[1] == 0 && p.shard_owner[2] == 5);
     for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_hosts(&p, r, ECHI_ROLE_OWNER), r == 0 || r == 3 || r == 5);
     for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0);   /* rank 0 is left, which works and owns */
@@ -111,9 +111,9 @@ static void who_was_named_owns(void **state) {
     for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0 && r != 1 && r != 3 && r != 5);
     /* Of those that are gone before there is a plan none owns, and one alone owns all. */
     p = bsp_plan(WORLD, equal);
-    wishes.absent[3] = wishes.absent[5] = true;
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    request.absent[3] = request.absent[5] = true;
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 0 && p.owner_of[0] == 0);
 }
 
@@ -181,11 +181,11 @@ static void who_has_a_thin_link_owns_nothing(void **state) {
     for (int slow = 0; slow < 8; slow++) {
         struct echi_plan p = bsp_plan(8, n);
         wish(8);
-        wishes.world = 8;
+        request.world = 8;
         times[6] = times[7] = times[5];
         for (int r = 0; r < 8; r++) times[r].link = echi_link_of(r == slow ? 0.5e8 : 1e8);
-        echi_plan_divide(&wishes, times, &p);
-        echi_plan_parts(&wishes, times, &p);
+        echi_plan_divide(&request, times, &p);
+        echi_plan_parts(&request, times, &p);
         assert_true(echi_plan_valid(&p) && p.shards == 7 && p.owner_of[0] == p.shard_owner[0]);
         for (int k = 0; k < p.shards; k++) assert_true(p.shard_owner[k] != slow);
     }
@@ -199,15 +199,15 @@ static void links_choose_owners(void **state) {
     wish(2);
     for (int r = 0; r < WORLD; r++) times[r].link = echi_link_of(r == 3 || r == 0 ? 1e8 : 0.9e8);
     times[3].link.in.lowest = times[3].link.out.lowest = 0.95e8;
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 2 && p.shard_owner[0] + p.shard_owner[1] == 3);
     p = bsp_plan(WORLD, equal);
-    wishes.shard_rank_given = true;
-    wishes.shard_rank[0] = 1, wishes.shard_rank[1] = 2;
+    request.shard_rank_given = true;
+    request.shard_rank[0] = 1, request.shard_rank[1] = 2;
     times[1].link = echi_link_of(1e6);
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 2);
     for (int i = 0; i < p.parts.count; i++) has[p.shard_owner[p.parts.part[i].shard]] += p.parts.part[i].count;
     assert_true(has[1] > 0 && has[1] < has[2]);
@@ -218,22 +218,22 @@ static void shards_are_as_many_as_can_be(void **state) {
     (void)state;
     struct echi_plan p = bsp_plan(WORLD, equal);
     wish(6);
-    wishes.layers.count = wishes.layers.cut = 1;
-    wishes.layers.params[0] = 3;
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    request.layers.count = request.layers.cut = 1;
+    request.layers.params[0] = 3;
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 3 && p.parts.count == 3);
     p = bsp_plan(WORLD, equal);
-    wishes.layers.params[0] = 1;
-    echi_plan_divide(&wishes, times, &p);
-    echi_plan_parts(&wishes, times, &p);
+    request.layers.params[0] = 1;
+    echi_plan_divide(&request, times, &p);
+    echi_plan_parts(&request, times, &p);
     assert_true(echi_plan_valid(&p) && p.shards == 0 && p.parts.count == 1);
     for (int how = 0; how < 2; how++) {
         p = bsp_plan(WORLD, equal);
         wish(3);
         if (how == 0) p.sync = ECHI_SYNC_ASP;
         else p.codec = ECHI_CODEC_TOPK;
-        echi_plan_divide(&wishes, times, &p);
+        echi_plan_divide(&request, times, &p);
         assert_int_equal(p.shards, 0);
     }
 }
@@ -262,7 +262,7 @@ static void plans_whose_shards_make_no_sense(void **state) {
     }
     /* What is behind a cut is the head's. */
     struct echi_plan p = divided(3);
-    struct echi_layers l = wishes.layers;
+    struct echi_layers l = request.layers;
     struct echi_part_fault fault;
     char text[200];
     l.cut = LAYERS - 1;

@@ -254,13 +254,14 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
     memset(&s, 0, sizeof s);
     s.world = world;
     echi_random_init(&s.random, (uint64_t)world, ECHI_STREAM_TEST, (uint32_t)sync);
-    const struct echi_wishes wishes = {.sync = sync, .world = world, .separate = separate, .has_cut = separate, .samples_per_step = n,
+    const struct echi_plan_request request = {.sync = sync, .world = world, .separate = separate, .has_cut = separate,
+                                              .samples_per_step = n,
                                        .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1,
                                        .inner_steps = 3, .outer_lr = 0.7,
                                        .layers = {.count = LAYERS, .cut = 1, .params = {ECHI_PART_MERGED, ECHI_PART_MERGED}}};
     const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * n * (uint64_t)steps};
     assert_true(goal.samples <= TRAIN);
-    echi_coordinator_init(&s.coordinator, &s.node[0].setup, &wishes, &goal, false);
+    echi_coordinator_init(&s.coordinator, &s.node[0].setup, &request, &goal, false);
     for (int r = 0; r < world; r++) echi_node_role_init(&s.node[r].role, &s.node[r].setup, r, world, false);
     s.node[0].role.coordinator = &s.coordinator;
     for (int r = 0; r < world; r++) tell(r, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_START});

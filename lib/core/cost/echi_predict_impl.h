@@ -9,7 +9,7 @@ enum echi_play_what {
     ECHI_PLAY_NOTHING, FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, HEAD_LEAVES, STEP_DONE, HEAD_IN, PUSH_IN, APPLIED,
     WEIGHTS_READY, SENT, WEIGHTS_IN, STATE_READY, STATE_OUT, STATE_IN, WORD_IN, LEASE_IN
 };
-struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
+struct event { double at; uint32_t turn; uint16_t who; uint8_t what, flight; };   /* turn: of two at once the one said first comes first */
 
 struct node {
     double urgent_until;                  /* the head's and the owner's work, before all other of this lane */
@@ -30,14 +30,14 @@ struct node {
     double update;                        /* of the head's layers */
     double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
 };
-struct strand {
+struct flight {
     enum { AWAY, WANTS_LEASE, WANTS_FORWARD, WANTS_BACKWARD } wants;
     double factor, seen;
     bool head_out, trunk_in;              /* of its push: the layers behind the cut are on their way; those before it are in */
 };
 struct worker {
-    struct strand strand[ECHI_STRANDS];
-    bool owed[ECHI_STRANDS];              /* weights: it waits for a place, or for the slowest of its group */
+    struct flight flight[ECHI_FLIGHTS];
+    bool owed[ECHI_FLIGHTS];              /* weights: it waits for a place, or for the slowest of its group */
     uint32_t begun, applied, counted;     /* steps */
     int leases;                           /* that it has not begun; where rounds are dealt ahead they are always there */
     double first, last;                   /* when the counted ones were applied: the first of them begins the count */
@@ -56,9 +56,9 @@ struct group {
     int owed, sending, turn;              /* weights; the worker of them that is looked at first */
 };
 
-/* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other,
+/* Events under way: one a flight, and one for each lease that it may have, two of the head, states from each owner to each other,
  * sends of each, a round's apply. */
-#define EVENTS_MAX ((2 * ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
+#define EVENTS_MAX ((2 * ECHI_FLIGHTS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
 
 /* A message that leaves, in the list of its sender. */
 struct echi_play_flow {
@@ -66,7 +66,7 @@ struct echi_play_flow {
     double in_at;                         /* then all are in, if they have left by then */
     uint16_t from, to, next;
     uint16_t who, sent_who;
-    uint8_t arrives, strand, sent, strand_sent;
+    uint8_t arrives, flight, sent, flight_sent;
     bool begun;
 };
 struct echi_play_link {
@@ -76,11 +76,11 @@ struct echi_play_link {
 };
 struct echi_play_due { double at; uint16_t host; };
 /* What is told of a message: when it has arrived, and, if not NOTHING, when it has left. */
-struct echi_play_note { enum echi_play_what arrives; int who, strand; enum echi_play_what sent; int sent_who, sent_strand; };
-/* Of each strand the two parts of a push at most; states from each owner to each other. */
-#define ECHI_PLAY_FLOWS (2 * ECHI_STRANDS * ECHI_WORLD_MAX + ECHI_GROUPS_MAX * ECHI_GROUPS_MAX)
+struct echi_play_note { enum echi_play_what arrives; int who, flight; enum echi_play_what sent; int sent_who, sent_flight; };
+/* Of each flight the two parts of a push at most; states from each owner to each other. */
+#define ECHI_PLAY_FLOWS (2 * ECHI_FLIGHTS * ECHI_WORLD_MAX + ECHI_GROUPS_MAX * ECHI_GROUPS_MAX)
 
-struct step { uint16_t who; uint8_t strand; };
+struct step { uint16_t who; uint8_t flight; };
 
 struct echi_play {
     const struct echi_plan *plan;
@@ -105,9 +105,9 @@ struct echi_play {
     /* Under a codec, of a group's pushes, of weights and states, and of what stays on its node: bytes over those that they have dense; in
      * updates, to write and to read them. */
     struct coding { double part, write, read; } gradients[ECHI_GROUPS_MAX], states, own;
-    struct step queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
+    struct step queue[ECHI_FLIGHTS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
     int queued, visiting;
-    struct step stuck[ECHI_STRANDS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
+    struct step stuck[ECHI_FLIGHTS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
     int n_stuck;
     bool head_busy, bound;
     int round_in;                         /* pushes of this round that are in */
@@ -118,7 +118,7 @@ struct echi_play {
 };
 
 /* predict.c */
-void echi_predict_tell(struct echi_play *p, double at, enum echi_play_what what, int who, int strand);
+void echi_predict_tell(struct echi_play *p, double at, enum echi_play_what what, int who, int flight);
 /* A host's way out has nothing more to send. */
 void echi_predict_idle(struct echi_play *p, int host);
 

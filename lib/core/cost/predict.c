@@ -28,8 +28,8 @@
 
 static bool before(const struct event *a, const struct event *b) { return a->at < b->at || (a->at == b->at && a->turn < b->turn); }
 
-void echi_predict_tell(struct echi_play *p, double at, enum echi_play_what what, int who, int strand) {
-    const struct event e = {at, p->turns++, (uint16_t)who, (uint8_t)what, (uint8_t)strand};
+void echi_predict_tell(struct echi_play *p, double at, enum echi_play_what what, int who, int flight) {
+    const struct event e = {at, p->turns++, (uint16_t)who, (uint8_t)what, (uint8_t)flight};
     int i = p->n_events++;
     for (; i > 0 && before(&e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2) p->heap[i] = p->heap[(i - 1) / 2];
     p->heap[i] = e;
@@ -94,10 +94,10 @@ static void work(struct echi_play *p, int r) {
     struct worker *w = &p->worker[r];
     if (n->busy) return;
     int at = -1;
-    for (int s = 0; s < p->plan->strands; s++)
-        if (w->strand[s].wants == WANTS_BACKWARD || (w->strand[s].wants == WANTS_FORWARD && at < 0)) at = s;
+    for (int s = 0; s < p->plan->flights; s++)
+        if (w->flight[s].wants == WANTS_BACKWARD || (w->flight[s].wants == WANTS_FORWARD && at < 0)) at = s;
     if (at < 0) return;
-    struct strand *s = &w->strand[at];
+    struct flight *s = &w->flight[at];
     const bool forward = s->wants == WANTS_FORWARD;
     s->wants = AWAY;
     n->busy = true;
@@ -120,25 +120,25 @@ static bool put_off(struct echi_play *p, const struct event *e) {
     n->busy = late > 0;
     if (!n->busy) return false;
     n->stolen_before = n->stolen;
-    echi_predict_tell(p, p->now + late, (enum echi_play_what)e->what, e->who, e->strand);
+    echi_predict_tell(p, p->now + late, (enum echi_play_what)e->what, e->who, e->flight);
     return true;
 }
 
-static void begin(struct echi_play *p, int r, int strand) {
+static void begin(struct echi_play *p, int r, int flight) {
     struct worker *w = &p->worker[r];
-    w->strand[strand].wants = WANTS_LEASE;
+    w->flight[flight].wants = WANTS_LEASE;
     if (!p->policy->rounds && w->leases == 0) return;
     w->leases--;
-    w->strand[strand].factor = echi_predict_factor(&p->times[r], r, w->begun++);
-    w->strand[strand].wants = WANTS_FORWARD;
+    w->flight[flight].factor = echi_predict_factor(&p->times[r], r, w->begun++);
+    w->flight[flight].wants = WANTS_FORWARD;
     work(p, r);
 }
 
 static void lease_in(struct echi_play *p, int r) {
     struct worker *w = &p->worker[r];
     w->leases++;
-    for (int s = 0; s < p->plan->strands; s++)
-        if (w->strand[s].wants == WANTS_LEASE && w->leases > 0) begin(p, r, s);
+    for (int s = 0; s < p->plan->flights; s++)
+        if (w->flight[s].wants == WANTS_LEASE && w->leases > 0) begin(p, r, s);
 }
 
 /* ---- head ---- */
@@ -164,7 +164,7 @@ static void answer(struct echi_play *p) {
     for (int i = 0; i < p->visiting; i++) {
         const int r = p->queue[i].who;
         echi_predict_carry(p, p->plan->head, r, (double)p->plan->n[r] * p->load->row_grad,
-                           &(struct echi_play_note){ANSWER_IN, r, p->queue[i].strand, 0, 0, 0});
+                           &(struct echi_play_note){ANSWER_IN, r, p->queue[i].flight, 0, 0, 0});
     }
     p->queued -= p->visiting;
     memmove(&p->queue[0], &p->queue[p->visiting], (size_t)p->queued * sizeof p->queue[0]);
@@ -195,17 +195,17 @@ static void push_head(struct echi_play *p, const struct event *e) {
     const double late = n->stolen - n->head_before;
     if (late > 0) {   /* urgent work came in between */
         n->head_before = n->stolen;
-        return echi_predict_tell(p, p->now + late, HEAD_LEAVES, r, e->strand);
+        return echi_predict_tell(p, p->now + late, HEAD_LEAVES, r, e->flight);
     }
-    p->worker[r].strand[e->strand].head_out = true;
+    p->worker[r].flight[e->flight].head_out = true;
     echi_predict_carry(p, r, p->plan->owner_of[g], p->gradients[g].part * p->load->head,
-                       &(struct echi_play_note){HEAD_IN, r, e->strand, 0, 0, 0});
+                       &(struct echi_play_note){HEAD_IN, r, e->flight, 0, 0, 0});
 }
 
-static void push(struct echi_play *p, int r, int strand) {
+static void push(struct echi_play *p, int r, int flight) {
     const int g = p->plan->group_of[r];
     echi_predict_carry(p, r, p->plan->owner_of[g], p->gradients[g].part * p->load->trunk,
-                       &(struct echi_play_note){PUSH_IN, r, strand, 0, 0, 0});
+                       &(struct echi_play_note){PUSH_IN, r, flight, 0, 0, 0});
 }
 
 /* An owner's sends at once: the others wait, and get what is the newest then. */
@@ -216,25 +216,25 @@ static bool held_back(const struct echi_play *p, int r) {
     return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
 }
 
-static void weights_leave(struct echi_play *p, int r, int strand, enum echi_play_what sent) {
+static void weights_leave(struct echi_play *p, int r, int flight, enum echi_play_what sent) {
     const int g = p->plan->group_of[r];
     echi_predict_carry(p, p->plan->owner_of[g], r, p->states.part * travels(p),
-                       &(struct echi_play_note){WEIGHTS_IN, r, strand, sent, g, 0});
+                       &(struct echi_play_note){WEIGHTS_IN, r, flight, sent, g, 0});
 }
 
-static void send_weights(struct echi_play *p, int r, int strand) {
+static void send_weights(struct echi_play *p, int r, int flight) {
     const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
-    p->worker[r].owed[strand] = false;
+    p->worker[r].owed[flight] = false;
     p->group[g].owed--;
-    p->worker[r].strand[strand].seen = p->group[g].weights;
+    p->worker[r].flight[flight].seen = p->group[g].weights;
     struct node *n = &p->node[o];
     const double work = o == r ? p->own.write * n->apply : p->states.write * n->apply + COPY * p->states.part * n->exchange + n->message;
     const double ready = o != r || work > 0 ? urgent(p, n, p->now, work) : p->now;
-    if (o == r) return echi_predict_tell(p, ready, WEIGHTS_IN, r, strand);
-    if (ready <= p->now && p->times[o].link.out.rate <= 0) return weights_leave(p, r, strand, ECHI_PLAY_NOTHING);   /* at once */
+    if (o == r) return echi_predict_tell(p, ready, WEIGHTS_IN, r, flight);
+    if (ready <= p->now && p->times[o].link.out.rate <= 0) return weights_leave(p, r, flight, ECHI_PLAY_NOTHING);   /* at once */
     p->group[g].sending++;
-    if (ready > p->now) echi_predict_tell(p, ready, WEIGHTS_READY, r, strand);
-    else weights_leave(p, r, strand, SENT);
+    if (ready > p->now) echi_predict_tell(p, ready, WEIGHTS_READY, r, flight);
+    else weights_leave(p, r, flight, SENT);
 }
 
 /* What is owed, rank by rank, while there are places for sends, to those whom the bound does not hold back. */
@@ -243,7 +243,7 @@ static void answer_owed(struct echi_play *p, int g) {
     const int count = a->workers, first = a->turn;
     for (int i = 0; i < count && a->owed > 0 && a->sending < SENDS; i++) {
         const int at = first + i < count ? first + i : first + i - count, r = p->member[a->first + at];
-        for (int s = 0; s < p->plan->strands; s++) {
+        for (int s = 0; s < p->plan->flights; s++) {
             if (!p->worker[r].owed[s] || a->sending == SENDS || held_back(p, r)) continue;
             send_weights(p, r, s);
             a->turn = at + 1 < count ? at + 1 : 0;
@@ -251,8 +251,8 @@ static void answer_owed(struct echi_play *p, int g) {
     }
 }
 
-static void reply(struct echi_play *p, int r, int strand) {
-    p->worker[r].owed[strand] = true;
+static void reply(struct echi_play *p, int r, int flight) {
+    p->worker[r].owed[flight] = true;
     p->group[p->plan->group_of[r]].owed++;
 }
 
@@ -330,7 +330,7 @@ static void state_out(struct echi_play *p, int g, bool left) {
 }
 
 /* Taken in layer by layer, then applied, with several groups to the sum of w0 and all states; the coordinator is told. */
-static void push_in(struct echi_play *p, int r, int strand) {
+static void push_in(struct echi_play *p, int r, int flight) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     struct node *n = &p->node[o];
     const struct coding *c = o == r ? &p->own : &p->gradients[p->plan->group_of[r]];
@@ -341,23 +341,23 @@ static void push_in(struct echi_play *p, int r, int strand) {
     if (p->policy->rounds) {
         urgent(p, n, p->now, here + (1 - COPY) * n->exchange);
         if (++p->round_in < p->group[0].workers) return;
-        echi_predict_tell(p, urgent(p, n, p->now, n->apply), APPLIED, r, strand);
+        echi_predict_tell(p, urgent(p, n, p->now, n->apply), APPLIED, r, flight);
     } else {
         const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->groups + 1) * n->apply : 0;
-        echi_predict_tell(p, urgent(p, n, p->now, here + n->apply + sum), APPLIED, r, strand);
+        echi_predict_tell(p, urgent(p, n, p->now, here + n->apply + sum), APPLIED, r, flight);
     }
 }
 
 /* A part of a push: behind the cut, or before it. */
-static void part_in(struct echi_play *p, int r, int strand, bool head) {
-    struct strand *s = &p->worker[r].strand[strand];
+static void part_in(struct echi_play *p, int r, int flight, bool head) {
+    struct flight *s = &p->worker[r].flight[flight];
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     if (head) urgent(p, &p->node[o], p->now, taking_in(p, r, p->load->head, head_messages(p)));
     if (head) s->head_out = false;
     else s->trunk_in = true;
     if (s->head_out || !s->trunk_in) return;
     s->trunk_in = false;
-    push_in(p, r, strand);
+    push_in(p, r, flight);
 }
 
 static void round_applied(struct echi_play *p) {
@@ -387,15 +387,15 @@ static void word_in(struct echi_play *p, int r) {
     echi_predict_word(p, 0, r, beside(&p->node[0], p->now, 2 * p->node[0].message), LEASE_IN, r);
 }
 
-static void applied(struct echi_play *p, int r, int strand) {
+static void applied(struct echi_play *p, int r, int flight) {
     const int g = p->plan->group_of[r];
     struct group *a = &p->group[g];
     struct worker *w = &p->worker[r];
     if (p->pushes > p->warm) {
-        p->stale += a->weights - w->strand[strand].seen;
-        a->behind += p->all - w->strand[strand].seen;
+        p->stale += a->weights - w->flight[flight].seen;
+        a->behind += p->all - w->flight[flight].seen;
         a->behind_count++;
-        p->behind += p->all - w->strand[strand].seen;
+        p->behind += p->all - w->flight[flight].seen;
         p->stale_count++;
     }
     a->weights += p->plan->n[r];
@@ -404,7 +404,7 @@ static void applied(struct echi_play *p, int r, int strand) {
     a->since_send++;
     count(p, r);
     if (w->applied == a->least + 1 && --a->at_least == 0) recount(p, g);
-    reply(p, r, strand);
+    reply(p, r, flight);
     echi_predict_word(p, p->plan->owner_of[g], 0, p->now, WORD_IN, r);
     answer_owed(p, g);
     exchange(p, g);
@@ -427,7 +427,7 @@ static void state_in(struct echi_play *p, int from, int to) {
             p->stuck[left++] = s;
             continue;
         }
-        applied(p, s.who, s.strand);
+        applied(p, s.who, s.flight);
         stops = too_far_ahead(p, from);
     }
     p->n_stuck = left;
@@ -442,10 +442,10 @@ static void happens(struct echi_play *p, const struct event *e) {
     case FORWARD_DONE:
         if (put_off(p, e)) return;
         echi_predict_carry(p, r, p->plan->head, (double)p->plan->n[r] * p->load->row,
-                           &(struct echi_play_note){ROWS_IN, r, e->strand, 0, 0, 0});
+                           &(struct echi_play_note){ROWS_IN, r, e->flight, 0, 0, 0});
         return work(p, r);
     case ROWS_IN:
-        p->queue[p->queued++] = (struct step){e->who, e->strand};
+        p->queue[p->queued++] = (struct step){e->who, e->flight};
         if (!p->head_busy) visit(p);
         return;
     case HEAD_ANSWERS: return answer(p);
@@ -454,30 +454,30 @@ static void happens(struct echi_play *p, const struct event *e) {
         if (p->queued > 0) visit(p);
         return;
     case ANSWER_IN:
-        p->worker[r].strand[e->strand].wants = WANTS_BACKWARD;
+        p->worker[r].flight[e->flight].wants = WANTS_BACKWARD;
         return work(p, r);
     case STEP_DONE:
         if (put_off(p, e)) return;
-        push(p, r, e->strand);
+        push(p, r, e->flight);
         return work(p, r);
     case HEAD_LEAVES: return push_head(p, e);
-    case HEAD_IN: return part_in(p, r, e->strand, true);
-    case PUSH_IN: return part_in(p, r, e->strand, false);
+    case HEAD_IN: return part_in(p, r, e->flight, true);
+    case PUSH_IN: return part_in(p, r, e->flight, false);
     case APPLIED:
         if (p->policy->rounds) round_applied(p);
-        else if (too_far_ahead(p, p->plan->group_of[r])) p->stuck[p->n_stuck++] = (struct step){e->who, e->strand};
-        else applied(p, r, e->strand);
+        else if (too_far_ahead(p, p->plan->group_of[r])) p->stuck[p->n_stuck++] = (struct step){e->who, e->flight};
+        else applied(p, r, e->flight);
         return;
     case SENT:
         p->group[r].sending--;
         return answer_owed(p, r);
-    case WEIGHTS_READY: return weights_leave(p, r, e->strand, SENT);
-    case STATE_READY: return state_leaves(p, r, e->strand);
+    case WEIGHTS_READY: return weights_leave(p, r, e->flight, SENT);
+    case STATE_READY: return state_leaves(p, r, e->flight);
     case WORD_IN: return word_in(p, r);
     case LEASE_IN: return lease_in(p, r);
-    case WEIGHTS_IN: return begin(p, r, e->strand);
-    case STATE_OUT: return state_out(p, r, e->strand);
-    case STATE_IN: return state_in(p, r, e->strand);
+    case WEIGHTS_IN: return begin(p, r, e->flight);
+    case STATE_OUT: return state_out(p, r, e->flight);
+    case STATE_IN: return state_in(p, r, e->flight);
     case ECHI_PLAY_NOTHING: return;
     }
 }
@@ -585,7 +585,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         set_up(p, r);
         if (plan->group_of[r] == ECHI_NONE) continue;
         workers++;
-        p->worker[r].leases = plan->strands + ECHI_LEASES_AHEAD;
+        p->worker[r].leases = plan->flights + ECHI_LEASES_AHEAD;
         random = random || echi_predict_random(&times[r]);
     }
     if (steps == 0) {
@@ -595,7 +595,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     const uint64_t wanted = steps * workers;
     p->warm = wanted / 4;
     for (int r = 0; r < plan->world; r++)
-        for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(p, r, s);
+        for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->flights; s++) begin(p, r, s);
     while ((p->n_events > 0 || p->n_due > 0) && !enough(p, wanted)) {
         if (p->n_events == 0 || (p->n_due > 0 && p->due[0].at < p->heap[0].at)) {
             echi_predict_link(p);

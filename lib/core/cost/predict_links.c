@@ -130,9 +130,9 @@ static void last(struct echi_play *p, int host, uint16_t id) {
 
 static void has_left(struct echi_play *p, uint16_t id) {
     struct echi_play_flow *f = &p->flow[id];
-    if (f->sent != ECHI_PLAY_NOTHING) echi_predict_tell(p, p->now, (enum echi_play_what)f->sent, f->sent_who, f->strand_sent);
+    if (f->sent != ECHI_PLAY_NOTHING) echi_predict_tell(p, p->now, (enum echi_play_what)f->sent, f->sent_who, f->flight_sent);
     echi_predict_tell(p, (f->in_at > p->now ? f->in_at : p->now) + delay_of(p, f->from, f->to), (enum echi_play_what)f->arrives, f->who,
-                      f->strand);
+                      f->flight);
     f->next = p->spare;
     p->spare = id;
 }
@@ -171,14 +171,14 @@ void echi_predict_word(struct echi_play *p, int from, int to, double at, enum ec
 void echi_predict_carry(struct echi_play *p, int from, int to, double bytes, const struct echi_play_note *note) {
     const bool bound = bytes > 0 && (rate_out(p, from) > 0 || rate_in(p, to) > 0);
     if (from == to || !bound) {
-        if (note->sent != ECHI_PLAY_NOTHING) echi_predict_tell(p, p->now, note->sent, note->sent_who, note->sent_strand);
-        echi_predict_tell(p, p->now + (from == to ? 0 : delay_of(p, from, to)), note->arrives, note->who, note->strand);
+        if (note->sent != ECHI_PLAY_NOTHING) echi_predict_tell(p, p->now, note->sent, note->sent_who, note->sent_flight);
+        echi_predict_tell(p, p->now + (from == to ? 0 : delay_of(p, from, to)), note->arrives, note->who, note->flight);
         return;
     }
     const uint16_t id = new_flow(p);
     p->flow[id] = (struct echi_play_flow){.bytes = bytes, .leaves = bytes, .from = (uint16_t)from, .to = (uint16_t)to,
-        .arrives = (uint8_t)note->arrives, .who = (uint16_t)note->who, .strand = (uint8_t)note->strand,
-        .sent = (uint8_t)note->sent, .sent_who = (uint16_t)note->sent_who, .strand_sent = (uint8_t)note->sent_strand};
+        .arrives = (uint8_t)note->arrives, .who = (uint16_t)note->who, .flight = (uint8_t)note->flight,
+        .sent = (uint8_t)note->sent, .sent_who = (uint16_t)note->sent_who, .flight_sent = (uint8_t)note->sent_flight};
     if (rate_out(p, from) <= 0) {   /* it leaves at once */
         begin_in(p, id);
         has_left(p, id);

@@ -2,15 +2,15 @@
  * The best of several plans, by what is predicted of them. */
 #include "echi_choice.h"
 #include "echi_predict_rounds.h"
-#include "echi_price.h"
+#include "echi_efficiency.h"
 
 #include <string.h>
 
 /* Predictions are good to some percent. What is better by less is not better: then the simpler one is taken, and groups of like
  * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
 #define CLEARLY 1.02
-/* A node is named as worse than useless when the others are so many times faster without it. */
-#define USELESS 1.05
+/* A node is named as net-negative when the others are so many times faster without it. */
+#define NET_NEGATIVE 1.05
 /* Several owners, the loss of any of which would end the run, are worth that when they make a run so many times faster. */
 #define WORTH_A_RISK 1.1
 /* A link is thin when those of others carry so many times as much. */
@@ -19,41 +19,41 @@
 #define SUSPECTS 5
 #define LEFT_OUT_MOST 4
 
-static struct echi_candidate scored(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
-                                    struct echi_choice_work *work) {
+static struct echi_candidate predicted(const struct echi_plan_request *w, const struct echi_times *times, const struct echi_plan *plan,
+                                       struct echi_choice_work *work) {
     struct echi_prediction p;
     if (work->between) work->between(work->self);
     echi_predict(plan, times, &w->load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
-    c.head_apart = echi_price_apart(&w->load, plan->separated);
-    c.price = echi_price(c.head_apart, p.behind);
-    c.score = c.rate / c.price;
+    c.head_apart = echi_head_apart(&w->load, plan->separated);
+    c.efficiency = echi_statistical_efficiency(c.head_apart, p.behind);
+    c.goodput = c.rate * c.efficiency;
     return c;
 }
 
 /* Rounds are predicted part by part, so their plans get their parts and the owners of these first. */
-static struct echi_candidate candidate_of(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan,
+static struct echi_candidate candidate_of(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan,
                                           struct echi_choice_work *work) {
     if (plan->sync == ECHI_SYNC_BSP && plan->parts.count == 0 && w->layers.count > 0) {
         echi_plan_divide(w, times, plan);
         echi_plan_parts(w, times, plan);
     }
-    return scored(w, times, plan, work);
+    return predicted(w, times, plan, work);
 }
 
-static double worth(const struct echi_wishes *w, const struct echi_candidate *c) { return w->choose ? c->score : c->rate; }
+static double worth(const struct echi_plan_request *w, const struct echi_candidate *c) { return w->choose ? c->goodput : c->rate; }
 
 /* Nothing holds a fast group back for the sake of a slow one, whose pushes come from ever older weights. Where all layers are stale, so
  * many rounds behind are too many: sixteen workers of test/hosts/links, LeNet-5 on MNIST, ten epochs, three seeds: four groups, the
  * slowest one's pushes 12 rounds behind, ended at 98.2 to 98.9 %, eight groups, 32 rounds, at 96.9 to 98.5 %; BSP at 98.7 to 99.0, and
  * eight groups with the codec, 5 rounds, at 98.6 to 98.9 % (paper). */
 #define OLDEST_ROUNDS 8.0
-static double worth_of_groups(const struct echi_wishes *w, const struct echi_candidate *c) {
+static double worth_of_groups(const struct echi_plan_request *w, const struct echi_candidate *c) {
     return !c->head_apart && c->oldest > OLDEST_ROUNDS ? 0 : worth(w, c);
 }
 
-static bool links_alike(const struct echi_wishes *w, const struct echi_times *times) {
+static bool links_alike(const struct echi_plan_request *w, const struct echi_times *times) {
     double least = 0, most = 0;
     bool first = true;
     for (int r = 0; r < w->world; r++) {
@@ -68,10 +68,10 @@ static bool links_alike(const struct echi_wishes *w, const struct echi_times *ti
 
 /* The better of the owners that a plan of several groups may have: where links differ they may matter more than processors. Its candidate,
  * and which owners. */
-static struct echi_candidate best_owners(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static struct echi_candidate best_owners(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                                          enum echi_owners *out_owners) {
     struct echi_candidate best = {0};
-    struct echi_wishes *own = &work->trial;
+    struct echi_plan_request *own = &work->trial;
     *own = *w;
     for (int i = 0; i <= !links_alike(w, times); i++) {
         char text[2];
@@ -87,10 +87,10 @@ static struct echi_candidate best_owners(const struct echi_wishes *w, const stru
 
 /* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
  * becomes a candidate of `all`; returns which is taken, its plan in *out. */
-static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, struct echi_choice *all,
-                       struct echi_plan *out) {
+static int best_groups(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
+                       struct echi_choice *all, struct echi_plan *out) {
     enum echi_owners owners[ECHI_GROUPS_MAX + 1];
-    struct echi_wishes own = *w;
+    struct echi_plan_request own = *w;
     char text[2];
     const int first = all->count, like = out->n_groups;
     double best = 0, of_like = 0;
@@ -116,7 +116,7 @@ static int best_groups(const struct echi_wishes *w, const struct echi_times *tim
  * link, and without that another; and who takes in and applies pushes the soonest, which is a matter of memory. */
 #define PLACES 5
 #define ANYWHERE (-1)   /* no such node */
-static int places(const struct echi_wishes *w, const struct echi_times *times, int out[PLACES]) {
+static int places(const struct echi_plan_request *w, const struct echi_times *times, int out[PLACES]) {
     const bool apart = w->has_cut && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
     out[0] = ANYWHERE;
     if (!apart && echi_policy_of(w->sync)->grouped && w->groups != 1) return 1;   /* each group has an owner of its own */
@@ -138,10 +138,10 @@ static int places(const struct echi_wishes *w, const struct echi_times *times, i
 }
 
 /* Sets where the head and owners go: of all places that are not clearly worse than the best the first. */
-static void best_place(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+static void best_place(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     int place[PLACES], taken = -1;
     double value[2 * PLACES], best = 0;
-    struct echi_wishes *own = &work->trial;
+    struct echi_plan_request *own = &work->trial;
     *own = *w;
     const int count = w->world > 1 && w->home == 0 ? places(w, times, place) : 0;
     const bool groups = echi_policy_of(w->sync)->grouped && w->groups != 1 && !links_alike(w, times);
@@ -164,7 +164,7 @@ static void best_place(struct echi_wishes *w, const struct echi_times *times, st
 }
 
 /* Images a second of rounds with so many owners, less where the loss of any of several owners ends the run. */
-static double worth_of_shards(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+static double worth_of_shards(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     char text[2];
     if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return 0;
     const double rate = candidate_of(w, times, &work->tried, work).rate;
@@ -174,8 +174,8 @@ static double worth_of_shards(const struct echi_wishes *w, const struct echi_tim
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
  * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. Returns what they are worth, 0 where
  * owners were wished for, or nothing is predicted. */
-static double best_shards(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
-    struct echi_wishes *own = &work->trial;
+static double best_shards(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
+    struct echi_plan_request *own = &work->trial;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
     bool enough = false;   /* no owners can make clearly more */
     if (w->shards != ECHI_SHARDS_AUTO) return 0;
@@ -203,8 +203,8 @@ static double best_shards(struct echi_wishes *w, const struct echi_times *times,
 }
 
 /* What a ring of all workers makes, as a candidate that is in work->tried; 0: there can be none. */
-static double worth_of_ring(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
-    struct echi_wishes *own = &work->trial;
+static double worth_of_ring(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
+    struct echi_plan_request *own = &work->trial;
     *own = *w;
     own->exchange = ECHI_EXCHANGE_RING;
     own->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
@@ -216,7 +216,7 @@ static double worth_of_ring(const struct echi_wishes *w, const struct echi_times
  * owners would, since it breaks with the first node that is lost, and waits for each link in turn. One that was wished for is taken where
  * it can be. Owners that were wished for stay. */
 #define RING_GAINS 1.05
-static void best_exchange(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+static void best_exchange(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     const bool open = w->exchange == ECHI_EXCHANGES, any = w->shards == ECHI_SHARDS_AUTO;
     const bool tries = any && (open ? w->world > 2 : w->exchange == ECHI_EXCHANGE_RING);
     const double ring = tries ? worth_of_ring(w, times, work) : 0;
@@ -229,10 +229,10 @@ static void best_exchange(struct echi_wishes *w, const struct echi_times *times,
 }
 
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
-static ech_status one_policy(const struct echi_wishes *wishes, const struct echi_times *times, struct echi_choice_work *work,
+static ech_status one_policy(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
                              struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
-    struct echi_wishes *w = &work->placed;
-    *w = *wishes;
+    struct echi_plan_request *w = &work->placed;
+    *w = *request;
     best_place(w, times, work);
     best_exchange(w, times, work);
     const ech_status status = echi_plan_make(w, times, out, text, cap);
@@ -248,11 +248,11 @@ static ech_status one_policy(const struct echi_wishes *wishes, const struct echi
 }
 
 /* How long steps are, where nobody says and nobody waits for a round: long ones cost fewer messages, short ones less staleness.
- * Sets what is the best of a few lengths for the wishes as they are, by score. */
-static void best_length(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
+ * Sets what is the best of a few lengths for the plan request as it is, by goodput. */
+static void best_length(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     static const double rounds[] = {3, 2, 1.5, 1};
     static const uint32_t samples[] = {0, 16, 32, 64};   /* 0: the planner's */
-    struct echi_wishes own = *w;
+    struct echi_plan_request own = *w;
     double best = 0;
     if (w->sync == ECHI_SYNC_BSP || w->samples_per_step > 0) return;
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
@@ -260,16 +260,16 @@ static void best_length(struct echi_wishes *w, const struct echi_times *times, s
         if (w->separate) own.under_way = rounds[i];
         else own.samples_per_step = samples[i];
         if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const double score = candidate_of(w, times, &work->tried, work).score;
-        if (score <= best * CLEARLY) continue;
-        best = score;
+        const double goodput = candidate_of(w, times, &work->tried, work).goodput;
+        if (goodput <= best * CLEARLY) continue;
+        best = goodput;
         w->under_way = own.under_way;
         w->samples_per_step = own.samples_per_step;
     }
 }
 
 /* Of all policies, those with a bound: one without is never clearly faster than groups, whose staleness nobody has to fear. */
-static ech_status all_policies(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static ech_status all_policies(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                                struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
     static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
     _Static_assert(2 * (sizeof policy / sizeof policy[0]) == ECHI_CHOICES_MAX, "each has its plan");
@@ -277,7 +277,7 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
     if (w->separate == 1 && !w->has_cut) return echi_plan_make(w, times, out, text, cap);   /* refused there, with a sentence */
     for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++)
         for (int apart = w->separate == 1; apart <= (w->has_cut && w->separate != 0); apart++) {
-            struct echi_wishes own = *w;
+            struct echi_plan_request own = *w;
             struct echi_choice groups = {.count = 0};
             own.sync = policy[i];
             own.separate = apart;
@@ -291,22 +291,22 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
             c.under_way = own.under_way;
             if (policy[i] == ECHI_SYNC_GSSP && c.groups == 1) continue;   /* that is ssp */
             all->candidate[all->count++] = c;
-            if (c.score > best) best = c.score;
+            if (c.goodput > best) best = c.goodput;
         }
     if (all->count == 0) return ECH_E_ARGUMENT;   /* the sentence of the last one stands */
-    while (all->candidate[all->taken].score * CLEARLY < best) all->taken++;
+    while (all->candidate[all->taken].goodput * CLEARLY < best) all->taken++;
     *out = work->policy[all->taken];
     return ECH_OK;
 }
 
-static ech_status choose(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static ech_status choose(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                          struct echi_choice *out, struct echi_plan *plan, char *text, size_t cap) {
-    *out = (struct echi_choice){.useless = -1};
+    *out = (struct echi_choice){.net_negative = -1};
     if (w->choose && w->world > 1) return all_policies(w, times, work, out, plan, text, cap);
     return one_policy(w, times, work, out, plan, text, cap);
 }
 
-/* ---- worse than useless ---- */
+/* ---- net-negative ---- */
 
 /* How slow a rank is, in one of several ways: a step and its messages there alone, its arithmetic, its link, its owner's work. */
 static double slowness(const struct echi_times *t, uint32_t n, const struct echi_load *load, int way) {
@@ -321,7 +321,7 @@ static double slowness(const struct echi_times *t, uint32_t n, const struct echi
 }
 
 /* The slowest in each way, of those who have a part in the plan: an owner need not be a worker. */
-static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
+static int suspects(const struct echi_plan_request *w, const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
     int count = 0;
     for (int way = 0; way < SUSPECTS; way++) {
         double most = 0;
@@ -341,7 +341,7 @@ static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, c
 }
 
 /* Named owners of shards, by the numbers that ranks have without those who are absent. */
-static void close_up_owners(struct echi_wishes *w) {
+static void close_up_owners(struct echi_plan_request *w) {
     int owners = 0;
     for (int k = 0; k < w->shards && w->shard_rank_given; k++) {
         int before = 0;
@@ -352,14 +352,14 @@ static void close_up_owners(struct echi_wishes *w) {
     w->shard_rank_given = w->shard_rank_given && owners > 1;
 }
 
-/* The choice that the same wishes come to without one rank, made anew as a whole: policy, head, owners, groups and shares. Its plan is
- * work->without. A rank that `stays` has no part, but rank 0 still coordinates; else it is the choice of a run without that node, whose
+/* The choice that the same plan request comes to without one rank, made anew as a whole: policy, head, owners, groups and shares. Its plan
+ * is work->without. A rank that `stays` has no part, but rank 0 still coordinates; else it is the choice of a run without that node, whose
  * ranks close up. */
-static bool choose_without(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, int rank, bool stays,
-                           struct echi_choice *out) {
-    struct echi_wishes own = *w;
+static bool choose_without(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work, int rank,
+                           bool stays, struct echi_choice *out) {
+    struct echi_plan_request own = *w;
     char text[2];
-    own.batch = echi_wishes_round(w);   /* a default would be another with fewer nodes */
+    own.batch = echi_plan_request_round(w);   /* a default would be another with fewer nodes */
     own.absent[rank] = true;
     if (!stays) {
         close_up_owners(&own);
@@ -374,23 +374,23 @@ static bool choose_without(const struct echi_wishes *w, const struct echi_times 
 
 /* Rounds without a node whose steps alone would take too long to be worth a word, with some slack, since shares depend on who owns what. */
 #define SLACK 1.1
-static bool needed_in_rounds(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, int rank,
+static bool needed_in_rounds(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work, int rank,
                              double with) {
-    struct echi_wishes own = *w;
+    struct echi_plan_request own = *w;
     char text[2];
-    own.batch = echi_wishes_round(w);
+    own.batch = echi_plan_request_round(w);
     own.absent[rank] = true;
     if (w->sync != ECHI_SYNC_BSP || echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) return false;
-    return echi_predict_rounds_most(&work->tried, times, &work->predict) * SLACK < with * USELESS;
+    return echi_predict_rounds_most(&work->tried, times, &work->predict) * SLACK < with * NET_NEGATIVE;
 }
 
-/* About what the same wishes are worth without one node: under the policy that was taken, with as many groups or with one fewer, which
+/* About what the same plan request is worth without one node: under the policy that was taken, with as many groups or with one fewer, which
  * may have been this node's own; or in step. Where all policies are compared, a choice made anew for every suspect would take too long. */
-static double worth_about(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static double worth_about(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                           const struct echi_candidate *with, int rank) {
     double best = 0;
     for (int i = 0; i < 4; i++) {
-        struct echi_wishes own = *w;
+        struct echi_plan_request own = *w;
         char text[2];
         own.absent[rank] = true;
         own.sync = i < 2 ? (enum echi_sync)with->sync : ECHI_SYNC_BSP;
@@ -409,7 +409,7 @@ static double worth_about(const struct echi_wishes *w, const struct echi_times *
 /* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed.
  * The gain is that of the choice made without it: *without, whose plan is work->without. So nobody is named for a gain that the plan
  * without it would not have. */
-static int find_useless(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+static int find_net_negative(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                         const struct echi_plan *plan, const struct echi_choice *now, bool stays, struct echi_choice *without,
                         double *out_gain) {
     int suspect[SUSPECTS];
@@ -426,32 +426,32 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
         int best = 0;
         for (int i = 1; i < count; i++)
             if (value[i] > value[best]) best = i;
-        if (count == 0 || !(value[best] > with * USELESS)) return -1;
+        if (count == 0 || !(value[best] > with * NET_NEGATIVE)) return -1;
         value[best] = 0;
         if (!choose_without(w, times, work, suspect[best], stays, without)) continue;
         *out_gain = worth(w, &without->candidate[without->taken]) / with - 1;
-        if (*out_gain > USELESS - 1) return suspect[best];
+        if (*out_gain > NET_NEGATIVE - 1) return suspect[best];
     }
 }
 
 /* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. */
-static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
+static void leave_out(struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
                       struct echi_plan *plan, struct echi_choice *out) {
     struct echi_choice next;
     double gain;
-    int rank = find_useless(w, times, work, plan, out, may, &next, &gain);
+    int rank = find_net_negative(w, times, work, plan, out, may, &next, &gain);
     if (rank < 0) return;
-    out->useless = rank;
+    out->net_negative = rank;
     out->gain = gain;
     for (int i = 0; may && rank >= 0 && i < LEFT_OUT_MOST; i++) {
-        if (next.candidate[next.taken].score < out->candidate[out->taken].score) break;
+        if (next.candidate[next.taken].goodput < out->candidate[out->taken].goodput) break;
         w->absent[rank] = true;
-        next.useless = out->useless;
+        next.net_negative = out->net_negative;
         next.gain = out->gain;
         next.left_out = true;
         *out = next;
         *plan = work->without;
-        rank = find_useless(w, times, work, plan, out, may, &next, &gain);
+        rank = find_net_negative(w, times, work, plan, out, may, &next, &gain);
     }
 }
 
@@ -461,7 +461,7 @@ static double highest(const struct echi_link *l) { return l->out.highest < l->in
 
 /* Marks as absent those whose links are so many times slower, so that no doubt about rates matters, than those of this part of all, the
  * fastest. Returns how many they are. */
-static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times, int fastest, double thinner,
+static int leave_thin_out(struct echi_plan_request *w, const struct echi_times *times, int fastest, double thinner,
                           double rate[ECHI_WORLD_MAX]) {
     int here = 0, thin = 0;
     for (int r = 0; r < w->world; r++) {
@@ -483,19 +483,19 @@ static int leave_thin_out(struct echi_wishes *w, const struct echi_times *times,
 /* Under a policy that was given whoever holds the others up is only named, but for who is on a thin link: where each computes what it is
  * fast enough for, a link may leave nothing to compute. Rounds wait for each link, so under BSP half or a quarter of the nodes may make
  * more than all: that has to gain more, since it leaves more out. */
-static void try_without_thin(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+static void try_without_thin(struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
                              struct echi_plan *plan, struct echi_choice *out) {
     static const struct { int fastest; double thinner, gains; } tries[] = {{3, THIN, CLEARLY}, {2, 1.5, 1.1}, {1, 1.5, 1.1}};
-    const struct echi_wishes all = *w;
+    const struct echi_plan_request all = *w;
     const double of_all = worth(w, &out->candidate[out->taken]);
     double best = 1;
     int before = 0;
     for (int i = 0; i < (w->sync == ECHI_SYNC_BSP ? 3 : 1) && !w->keep_all; i++) {
-        struct echi_wishes *own = &work->thin;
+        struct echi_plan_request *own = &work->thin;
         struct echi_choice without;
         char text[2];
         *own = all;
-        own->batch = echi_wishes_round(w);
+        own->batch = echi_plan_request_round(w);
         const int thin = leave_thin_out(own, times, tries[i].fastest, tries[i].thinner, work->rate);
         if (thin == before || choose(own, times, work, &without, &work->without, text, sizeof text) != ECH_OK) continue;
         const double gain = worth(w, &without.candidate[without.taken]) / of_all;
@@ -511,18 +511,18 @@ static void try_without_thin(struct echi_wishes *w, const struct echi_times time
 }
 
 /* What the plan gains by its shards, where several owners' rounds are predicted. */
-static void compare_with_one_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX],
+static void compare_with_one_owner(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX],
                                    struct echi_choice_work *work, const struct echi_plan *plan, struct echi_choice *out) {
     if (!plan->shards || !echi_predict_by_part(plan)) return;
     work->tried = *plan;
     echi_plan_undivide(&work->tried);
     work->tried.parts.count = 0;
     echi_plan_parts(w, times, &work->tried);
-    out->one_owner = scored(w, times, &work->tried, work).rate;
+    out->one_owner = predicted(w, times, &work->tried, work).rate;
 }
 
 /* Marks the slower half of the nodes that are there as absent, by a step and its messages. Returns how many are left. */
-static int leave_half_out(struct echi_wishes *w, const struct echi_times *times) {
+static int leave_half_out(struct echi_plan_request *w, const struct echi_times *times) {
     int here = 0;
     for (int r = 0; r < w->world; r++) here += !w->absent[r];
     const int left = here - here / 2;
@@ -530,7 +530,7 @@ static int leave_half_out(struct echi_wishes *w, const struct echi_times *times)
         int slowest = -1;
         double most = 0;
         for (int r = 0; r < w->world; r++) {
-            const double seconds = w->absent[r] ? -1 : slowness(&times[r], echi_wishes_round(w) / (uint32_t)left, &w->load, 0);
+            const double seconds = w->absent[r] ? -1 : slowness(&times[r], echi_plan_request_round(w) / (uint32_t)left, &w->load, 0);
             if (!(seconds > most)) continue;
             most = seconds;
             slowest = r;
@@ -543,16 +543,16 @@ static int leave_half_out(struct echi_wishes *w, const struct echi_times *times)
 
 /* Of rounds in which many send the whole model, no single node is worth leaving out, and half of them are: sixteen nodes of speeds 1 to 8,
  * 2.8 MB, 1 Gb/s: 739 images/s predicted with all, 997 with eight, 1,661 with four, 2,953 with two. */
-static void leave_halves_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+static void leave_halves_out(struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
                              struct echi_choice *out) {
-    struct echi_wishes *half = &work->half;
+    struct echi_plan_request *half = &work->half;
     *half = *w;
-    half->batch = echi_wishes_round(w);
+    half->batch = echi_plan_request_round(w);
     while (leave_half_out(half, times) >= 2) {
         struct echi_choice fewer;
         char text[2];
         if (choose(half, times, work, &fewer, &work->without, text, sizeof text) != ECH_OK) return;
-        if (fewer.candidate[0].score < out->candidate[0].score * USELESS) return;
+        if (fewer.candidate[0].goodput < out->candidate[0].goodput * NET_NEGATIVE) return;
         fewer.left_out = true;
         *out = fewer;
         *w = *half;
@@ -562,11 +562,11 @@ static void leave_halves_out(struct echi_wishes *w, const struct echi_times time
 
 /* A round waits for all nodes and all links, so rounds gain the most where nodes are left out: with fewer they may be better than what was
  * better than they with all. ResNet-18, a quarter of its width, on `strong`: 1,230 images/s predicted in step with all, 2,090 with four. */
-static void try_in_step(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
-                        struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
-    struct echi_wishes *w = &work->rounds;
+static void try_in_step(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
+                        struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
+    struct echi_plan_request *w = &work->rounds;
     struct echi_choice in_step;
-    *w = *wishes;
+    *w = *request;
     w->choose = false;
     w->sync = ECHI_SYNC_BSP;
     w->groups = 0;
@@ -574,33 +574,33 @@ static void try_in_step(const struct echi_wishes *wishes, const struct echi_time
     if (choose(w, times, work, &in_step, &work->in_step, text, cap) != ECH_OK) return;
     leave_halves_out(w, times, work, &in_step);
     leave_out(w, times, work, true, &work->in_step, &in_step);
-    if (in_step.candidate[0].score < out->candidate[out->taken].score * CLEARLY) return;
+    if (in_step.candidate[0].goodput < out->candidate[out->taken].goodput * CLEARLY) return;
     out->candidate[0] = in_step.candidate[0];   /* bsp is the first of those that are compared */
     out->taken = 0;
-    out->useless = in_step.useless;
+    out->net_negative = in_step.net_negative;
     out->gain = in_step.gain;
     out->left_out = in_step.left_out;
     *plan = work->in_step;
 }
 
-ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
+ech_status echi_plan_choose(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
-    struct echi_wishes *w = &work->left;
-    *w = *wishes;
+    struct echi_plan_request *w = &work->left;
+    *w = *request;
     const ech_status status = choose(w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
     if (!w->choose) try_without_thin(w, times, work, plan, out);
     leave_out(w, times, work, w->choose, plan, out);
-    if (w->choose && w->world > 1) try_in_step(wishes, times, work, plan, out, text, cap);
-    compare_with_one_owner(wishes, times, work, plan, out);
+    if (w->choose && w->world > 1) try_in_step(request, times, work, plan, out, text, cap);
+    compare_with_one_owner(request, times, work, plan, out);
     return ECH_OK;
 }
 
-void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
+void echi_plan_judge(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
                      struct echi_choice_work *work, struct echi_choice *out) {
-    *out = (struct echi_choice){.useless = -1};
+    *out = (struct echi_choice){.net_negative = -1};
     for (int r = 0; r < plan->world; r++)
         if (w->absent[r]) return;   /* lost, and its times not known */
-    out->candidate[out->count++] = scored(w, times, plan, work);
+    out->candidate[out->count++] = predicted(w, times, plan, work);
     compare_with_one_owner(w, times, work, plan, out);
 }

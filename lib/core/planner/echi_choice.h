@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which plan is the best, by prediction: --sync auto, the number of groups, and nodes that are worse than useless. */
+ * Which plan is the best, by prediction: --sync auto, the number of groups, and nodes that are net-negative. */
 #ifndef ECHI_CHOICE_H
 #define ECHI_CHOICE_H
 #include "echi_planner.h"
@@ -12,10 +12,10 @@
 
 struct echi_candidate {
     uint8_t sync, groups, separated;
-    bool head_apart;                      /* with most of the parameters: echi_price_apart */
+    bool head_apart;                      /* with most of the parameters: echi_head_apart */
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
-    double price, score;                  /* score: rate / price */
-    uint32_t samples_per_step; double under_way;   /* as in the wishes: how long steps are; 0: the planner's usual ones */
+    double efficiency, goodput;           /* echi_statistical_efficiency; rate times efficiency */
+    uint32_t samples_per_step; double under_way;   /* as in the plan request: how long steps are; 0: the planner's usual ones */
     double oldest;                        /* rounds behind, of the group that is the furthest */
 };
 
@@ -23,9 +23,9 @@ struct echi_candidate {
 struct echi_choice {
     struct echi_candidate candidate[ECHI_CANDIDATES_MAX];
     int count, taken;                     /* candidates that were compared (1: the policy was given), and which of them the plan is */
-    int useless;                          /* a rank without which the others would be faster; -1: none by itself */
+    int net_negative;                          /* a rank without which the others would be faster; -1: none by itself */
     double gain;                          /* by so much, with a plan made anew as a whole: 0.12 is 12 % more samples a second */
-    bool left_out;                        /* the plan does without its worker, or without several workers of which none is `useless`
+    bool left_out;                        /* the plan does without its worker, or without several workers of which none is `net_negative`
                                              by itself (only where the policy is the planner's choice) */
     int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
@@ -38,24 +38,25 @@ struct echi_choice_work {
                                                     is there. NULL: nobody is called */
     struct echi_predict_work predict;
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
-    struct echi_plan tried;                      /* scored, and forgotten */
+    struct echi_plan tried;                      /* predicted, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
-    struct echi_wishes placed, trial, thin;      /* with places; with those that are tried; without nodes on thin links */
-    struct echi_wishes left, rounds, half;       /* without who is left out; of rounds; of those with half of the nodes */
+    struct echi_plan_request placed, trial, thin;      /* with places; with those that are tried; without nodes on thin links */
+    struct echi_plan_request left, rounds, half;       /* without who is left out; of rounds; of those with half of the nodes */
     double rate[ECHI_WORLD_MAX];
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };
 
-/* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
- * the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and with
- * ECHI_SHARDS_AUTO the parts have as many owners as pay, or a ring sums them. Nodes whose links are thin beside the others' are left out
- * where that gains, unless the wishes keep all; under a policy that is the planner's choice, any that hold the others up. Deterministic.
- * ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
-ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
+/* Makes the plan that the plan request asks for: the best by goodput of all candidates where request->choose says so, else that policy,
+ * with the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and
+ * with ECHI_SHARDS_AUTO the parts have as many owners as pay, or a ring sums them. Nodes whose links are thin beside the others' are left
+ * out where that gains, unless the plan request keeps all; under a policy that is the planner's choice, any that hold the others up.
+ * Deterministic. ECH_E_ARGUMENT and a sentence in text[cap] when the plan request cannot be met. Takes some ten to a hundred predictions
+ * of a few ms each. */
+ech_status echi_plan_choose(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *out_plan, struct echi_choice *out_choice, char *text,
                             size_t cap);
 
 /* Says of any plan, one from a file too, what is predicted of it and who holds it up: a choice of one. */
-void echi_plan_judge(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
+void echi_plan_judge(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
                      struct echi_choice_work *work, struct echi_choice *out_choice);
 #endif

@@ -14,14 +14,14 @@ enum echi_owners { ECHI_OWNERS_USUAL, ECHI_OWNERS_OTHER };
 #define ECHI_SHARDS_AUTO (-1)
 
 /* What the user asked for. */
-struct echi_wishes {
+struct echi_plan_request {
     enum echi_sync sync;
     int world;
     int separate;                      /* -1 auto (under GSSP yes), 0 no, 1 yes; only where the model has a cut */
     bool has_cut;
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */
-    uint32_t batch;                    /* B; 0: chosen (echi_wishes_round) */
+    uint32_t batch;                    /* B; 0: chosen (echi_plan_request_round) */
     uint32_t samples_per_step;         /* n of the asynchronous policies; 0: chosen */
     uint32_t staleness;
     double lr, momentum, decay; /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
@@ -56,16 +56,16 @@ struct echi_wishes {
 };
 
 /* B: as wished, else max(64, 16 x nodes); with `deterministic` 64. */
-uint32_t echi_wishes_round(const struct echi_wishes *wishes);
+uint32_t echi_plan_request_round(const struct echi_plan_request *request);
 
 /* Makes the plan of one policy, `choose` aside; auto groups are as few as are tight. ECH_E_ARGUMENT and a sentence in text[cap] when the
- * wishes cannot be met. */
-ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
+ * request cannot be met. */
+ech_status echi_plan_make(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);
 
 /* Gives a plan of groups a reserve (echi_plan.h), owned by the node that has nothing else to keep and the fastest link, of such the
  * fastest processor; none where all have something to keep, or there are 8 groups. */
-void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+void echi_plan_add_reserve(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 
 /* The table of parts of a model: no part has more than `slice` parameters, and neighbours share one of up to `merged`, which is at most
  * `slice` (more of both where the table would be too long). Batch-norms stay with their convolutions, and no part reaches across the
@@ -76,17 +76,18 @@ void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_t
 void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
                      struct echi_parts *out);
 /* Gives a plan that has none its table of parts, those of its shards included. */
-void echi_plan_parts(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+void echi_plan_parts(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 
 /* ---- shards.c ---- */
 
 /* Of all that are here and not in `but` (NULL: nobody is) the node with the fastest link, of all whose links may be as fast the fastest
  * processor, of two as fast the lower rank; -1: none is left. Links that are not known are all alike. */
-int echi_plan_best_link(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], const bool but[ECHI_WORLD_MAX]);
+int echi_plan_best_link(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
+                        const bool but[ECHI_WORLD_MAX]);
 /* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and
  * those with the fastest links beside it, of such the fastest processors (with ECHI_OWNERS_OTHER the fastest processors, whatever their
  * links), but none whose link has no room for a part, unless it is rank 0 and wished for. Nothing under other policies and codecs. */
-void echi_plan_divide(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+void echi_plan_divide(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 /* One owner has all. */
 void echi_plan_undivide(struct echi_plan *plan);
 /* Of a plan with shards, the share of the parameters that each owner is to have, 0 to 1, 1 together: those with which the link that needs
@@ -107,5 +108,5 @@ int echi_cluster_auto(const double *value, int count, double ratio, int most, in
 /* Shares n[i] (0 allowed) of `batch` samples that make the slowest step as short as it can be. seconds(i, n) rises with n. */
 void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n);
 /* The planner's part: each group's base, once groups and samples are settled. */
-void echi_ratios_plan(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+void echi_ratios_plan(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 #endif

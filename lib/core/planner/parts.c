@@ -63,8 +63,8 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
     }
 }
 
-void echi_plan_parts(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
-    const struct echi_layers *l = &wishes->layers;
+void echi_plan_parts(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+    const struct echi_layers *l = &request->layers;
     const int cut = plan->separated ? l->cut : l->count;
     uint64_t params = 0, all = 0;
     if (plan->parts.count > 0) return;

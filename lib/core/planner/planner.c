@@ -78,11 +78,11 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
 
 /* A run does not outlive rank 0. So on a tie rank 0 also gets what a run does not outlive the loss of: one such rank, not two. Unless it is
  * looked at what a plan without it would be. */
-static int or_rank0(const struct echi_wishes *w, const struct echi_times *times, int best, uint32_t n) {
+static int or_rank0(const struct echi_plan_request *w, const struct echi_times *times, int best, uint32_t n) {
     return !w->absent[0] && echi_times_whole(&times[best], n) >= TIE * echi_times_whole(&times[0], n) ? 0 : best;
 }
 
-static int fastest(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
+static int fastest(const struct echi_plan_request *w, const struct echi_times *times, uint32_t n) {
     int best = 0;
     while (best + 1 < w->world && w->absent[best]) best++;
     for (int r = best + 1; r < w->world; r++)
@@ -91,7 +91,7 @@ static int fastest(const struct echi_wishes *w, const struct echi_times *times, 
 }
 
 /* Where the head goes, and the owner of its group. */
-static int home_of(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
+static int home_of(const struct echi_plan_request *w, const struct echi_times *times, uint32_t n) {
     return w->home ? w->home - 1 : fastest(w, times, n);
 }
 
@@ -117,7 +117,7 @@ static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, in
  * Rates r_i = 1 / t_i of the others, in steps a second, and head cost c per step: r_h t_h = 1 - (sum r_i + r_h) c. In c are
  * the rows, the head's update of its layers (most of the model, so about what an exchange costs), and the messages.
  * Negative when the head leaves too little. */
-static double seconds_beside_head(const struct echi_wishes *w, const struct echi_times *times, int head, uint32_t n) {
+static double seconds_beside_head(const struct echi_plan_request *w, const struct echi_times *times, int head, uint32_t n) {
     double cost = echi_times_head(&times[head], n) + times[head].exchange + times[head].messages;
     double own = echi_times_trunk(&times[head], n), others = 0;
     for (int r = 0; r < w->world; r++)
@@ -162,7 +162,7 @@ static void whole_granules(uint32_t *n, int world) {
     }
 }
 
-static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text,
+static ech_status bsp_shares(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan, char *text,
                              size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0}, some[ECHI_WORLD_MAX];
     int rank[ECHI_WORLD_MAX], here = 0;
@@ -209,7 +209,7 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
 static void samples_by_speed(const double *rate, double under_way, struct echi_plan *plan) {
     double all = 0;
     for (int r = 0; r < plan->world; r++) all += rate[r];
-    const double seconds = (under_way > 0 ? under_way : MOST_ROUNDS_BESIDE_HEAD) * plan->round / plan->strands / all;
+    const double seconds = (under_way > 0 ? under_way : MOST_ROUNDS_BESIDE_HEAD) * plan->round / plan->flights / all;
     for (int r = 0; r < plan->world; r++) {
         if (rate[r] <= 0) continue;
         const double blocks = rate[r] * seconds / BLOCK + 0.5, most = plan->round / BLOCK;
@@ -217,7 +217,7 @@ static void samples_by_speed(const double *rate, double under_way, struct echi_p
     }
 }
 
-static void owners_by_link(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+static void owners_by_link(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
     bool but[ECHI_WORLD_MAX];
     for (int g = 0; g < plan->n_groups; g++) {
         for (int r = 0; r < plan->world; r++) but[r] = plan->group_of[r] != g;
@@ -225,7 +225,7 @@ static void owners_by_link(const struct echi_wishes *w, const struct echi_times 
     }
 }
 
-static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+static void async_groups(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
     const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
                        : plan->separated ? plan->round
@@ -292,7 +292,7 @@ static void weigh_by_time(const struct echi_times *times, struct echi_plan *plan
 }
 
 /* `local`: rounds take about as long everywhere: H_i steps of t_i seconds, in the mean over the workers as many as wished. */
-static void steps_by_speed(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+static void steps_by_speed(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
     double rate = 0;   /* steps a second of all */
     int workers = 0;
     for (int r = 0; r < w->world; r++) {
@@ -310,17 +310,17 @@ static void steps_by_speed(const struct echi_wishes *w, const struct echi_times 
 
 /* Two steps in flight hide what a worker waits for, at the price of shorter steps: worth it where a step of a round's samples
  * is longer away, at the head and in messages, than it is computed here. */
-static int strands_beside_head(const struct echi_times *fast, uint32_t n) {
+static int flights_beside_head(const struct echi_times *fast, uint32_t n) {
     const double away = echi_times_head(fast, n) + 3 * fast->exchange + fast->messages;
-    return away > echi_times_trunk(fast, n) ? ECHI_STRANDS : 1;
+    return away > echi_times_trunk(fast, n) ? ECHI_FLIGHTS : 1;
 }
 
-uint32_t echi_wishes_round(const struct echi_wishes *w) {
+uint32_t echi_plan_request_round(const struct echi_plan_request *w) {
     const uint32_t by_nodes = w->deterministic ? 0 : 16u * (uint32_t)w->world; /* bits that nodes cannot change need a B that they cannot */
     return w->batch ? w->batch : by_nodes > 64 ? by_nodes : 64;
 }
 
-void echi_plan_add_reserve(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+void echi_plan_add_reserve(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     if (!echi_policy_of((enum echi_sync)plan->sync)->grouped || plan->reserve || plan->n_groups == ECHI_GROUPS_MAX) return;
     int best = -1;
     for (int r = 0; r < plan->world; r++) {
@@ -334,7 +334,7 @@ void echi_plan_add_reserve(const struct echi_wishes *w, const struct echi_times 
     plan->reserve = 1;
 }
 
-ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
+ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
                           char *text, size_t cap) {
     echi_plan_clear(plan);
     plan->sync = (uint8_t)w->sync;
@@ -343,7 +343,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->rounds_apart = w->rounds_apart ? w->rounds_apart : 4;
     plan->deterministic = w->deterministic;
     plan->sync_norm = w->sync_norm;
-    plan->round = echi_wishes_round(w);
+    plan->round = echi_plan_request_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,
                       "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
@@ -357,7 +357,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     const int fast = home_of(w, times, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint16_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
-    plan->strands = async && plan->separated ? (uint8_t)strands_beside_head(&times[fast], plan->round) : 1;
+    plan->flights = async && plan->separated ? (uint8_t)flights_beside_head(&times[fast], plan->round) : 1;
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;

@@ -54,7 +54,7 @@ static uint32_t balance(double target, const struct group *g, uint64_t params) {
     return ratio < LEAST ? LEAST : ratio > MOST ? MOST : (uint32_t)ratio;
 }
 
-void echi_ratios_plan(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+void echi_ratios_plan(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     struct group group[ECHI_GROUPS_MAX];
     double whole[ECHI_GROUPS_MAX];   /* an iteration at the middle ratio, ascending */
     bool by_link = true;

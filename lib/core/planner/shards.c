@@ -30,7 +30,7 @@ static double highest_rate(const struct echi_link *l) { return echi_link_known(l
 
 static void add_owner(struct echi_plan *plan, int rank) { plan->shard_owner[plan->shards++] = (uint16_t)rank; }
 
-int echi_plan_best_link(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const bool but[ECHI_WORLD_MAX]) {
+int echi_plan_best_link(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], const bool but[ECHI_WORLD_MAX]) {
     double rate = 0;
     int best = -1;
     for (int r = 0; r < w->world; r++)
@@ -43,7 +43,7 @@ int echi_plan_best_link(const struct echi_wishes *w, const struct echi_times tim
 }
 
 /* Of those that own nothing yet; -1: none is left. */
-static int next_owner(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan) {
+static int next_owner(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan) {
     bool has[ECHI_WORLD_MAX] = {false};
     int best = -1;
     for (int r = 0; r < plan->world; r++) has[r] = owns(plan, r);
@@ -114,10 +114,10 @@ void echi_plan_undivide(struct echi_plan *plan) {
 }
 
 /* Whether rank 0 owns a part in any case. */
-static bool rank0_owns(const struct echi_wishes *w, const struct echi_plan *plan) { return w->shard_of_rank0 && plan->n[0] > 0; }
+static bool rank0_owns(const struct echi_plan_request *w, const struct echi_plan *plan) { return w->shard_of_rank0 && plan->n[0] > 0; }
 
 /* Owners whose link has no room for as much as a part. */
-static void leave_out(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+static void leave_out(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     double share[ECHI_SHARDS_MAX];
     const int shards = plan->shards;
     echi_plan_shard_shares(plan, times, share);
@@ -128,7 +128,7 @@ static void leave_out(const struct echi_wishes *w, const struct echi_times times
     plan->owner_of[0] = plan->shard_owner[0];
 }
 
-void echi_plan_divide(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+void echi_plan_divide(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     if (plan->sync != ECHI_SYNC_BSP || plan->codec != ECHI_CODEC_DENSE || w->shards < 2) return;
     if (w->shard_rank_given) {
         for (int k = 0; k < w->shards; k++)

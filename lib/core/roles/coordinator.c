@@ -7,7 +7,7 @@ static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) 
     c->epoch = s->epoch;
     c->start = s->start;
     c->issued = c->applied = c->kept_samples = s->samples;
-    c->looks = s->looks;
+    c->evals = s->evals;
     c->measuring = s->measuring;
     c->keeping = s->keeping;
     c->accuracy = s->accuracy;
@@ -19,27 +19,27 @@ static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) 
     if (c->goal.target_accuracy <= 0 || s->best_accuracy < c->goal.target_accuracy) return;
     c->target_at = s->target_at >= 0 ? s->target_at : s->clock;
     c->target_samples = s->target_at >= 0 ? s->target_samples : s->samples;
-    c->next_look = c->applied;
+    c->next_eval = c->applied;
 }
 
-void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
+void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_plan_request *request,
                            const struct echi_goal *goal, bool plan_given) {
     memset(c, 0, offsetof(struct echi_coordinator, times));
     c->setup = setup;
-    c->wishes = *wishes;
+    c->request = *request;
     c->goal = *goal;
     c->plan_given = plan_given;
     c->next_lease = 1;
     echi_eval_next_after(c, 0);
     c->lost_peer = c->at_fault = -1;
-    c->choice.useless = -1;
+    c->choice.net_negative = -1;
     c->work.between = NULL;
     c->source = c->part_from[1] = c->part_from[2] = ECHI_NO_RANK;
     c->calm = true;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
     c->next_keep = c->kept_samples = UINT64_MAX;
-    for (int r = 0; r < wishes->world; r++) {
+    for (int r = 0; r < request->world; r++) {
         c->times[r] = (struct echi_times){0};
         c->ready[r] = 0;
         c->in_at[r] = -1;
@@ -48,7 +48,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
         c->asked[r] = false;
         c->stopped[r].members = c->stopped_owner[r].members = 0;
     }
-    echi_regroup_init(&c->regroup, wishes->world, wishes->regroup_after);
+    echi_regroup_init(&c->regroup, request->world, request->regroup_after);
     echi_ledger_begin(c);
     if (goal->resumed) stand_on(c, &goal->from);
 }
@@ -57,7 +57,7 @@ int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
     const struct echi_standing *from = &c->goal.from;
     if (c->train_began == 0) return from->clock;
     int64_t at = c->train_ended ? c->train_ended : now, held = c->measuring - from->measuring + c->keeping - from->keeping;
-    if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_LOOKS) held += now - c->hold_began;
+    if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_EVALUATES) held += now - c->hold_began;
     if (c->phase == ECHI_RUN_QUIETS || c->phase == ECHI_RUN_GATHERS) held += now - c->keep_began;
     return from->clock + at - c->train_began - held;
 }
@@ -67,14 +67,14 @@ int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
 void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->plan_given) {
         char text[240];
-        ech_status status = echi_plan_choose(&c->wishes, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
+        ech_status status = echi_plan_choose(&c->request, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return echi_end_with(c, status, -1, text, out);
     } else {
-        echi_plan_parts(&c->wishes, c->times, &c->setup->plan);
-        echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->work, &c->choice);
+        echi_plan_parts(&c->request, c->times, &c->setup->plan);
+        echi_plan_judge(&c->request, c->times, &c->setup->plan, &c->work, &c->choice);
     }
-    if (!c->plan_given && c->wishes.regroup_after > 0) echi_plan_add_reserve(&c->wishes, c->times, &c->setup->plan);
-    echi_plan_parts(&c->wishes, c->times, &c->setup->plan);
+    if (!c->plan_given && c->request.regroup_after > 0) echi_plan_add_reserve(&c->request, c->times, &c->setup->plan);
+    echi_plan_parts(&c->request, c->times, &c->setup->plan);
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;
     memset(c->plan.lost, 0, sizeof c->plan.lost);
@@ -82,9 +82,9 @@ void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions
     echi_ledger_planned(c);
     c->phase = ECHI_RUN_PLANNED;
     echi_act(out, ECHI_ACTION_PLAN);
-    wait_for(c, c->wishes.world);
-    for (int r = 0; r < c->wishes.world; r++)   /* whom the plan leaves out, unless it came from a file */
-        if (c->wishes.absent[r] && c->phase == ECHI_RUN_PLANNED)
+    wait_for(c, c->request.world);
+    for (int r = 0; r < c->request.world; r++)   /* whom the plan leaves out, unless it came from a file */
+        if (c->request.absent[r] && c->phase == ECHI_RUN_PLANNED)
             echi_lose(c, r, ECH_E_PEER_LOST, "it left while step times were measured", now, out);
 }
 
@@ -131,7 +131,7 @@ void echi_feed_lost(struct echi_coordinator *c, int rank, int64_t now) {
 static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase != ECHI_RUN_TRAINS) return;
     if (echi_takeover(c, out)) return;
-    if (c->goal.has_test && !c->met && c->applied >= c->next_look) return echi_eval_hold(c, e->now, out);
+    if (c->goal.has_test && !c->met && c->applied >= c->next_eval) return echi_eval_hold(c, e->now, out);
     if (!c->calm || echi_moves_change(c, out)) return;
     echi_ledger_deal(c, out);
     if (c->n_out > 0 || c->n_again > 0 || !echi_losses_settled(c) || echi_keep_quiet(c, e->now, out)) return;
@@ -193,7 +193,7 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
 #define FAILURE(name, number, text, retry, remake) if (m->layer == (number) && (number) != 0) status = name;
     ECH_STATUS_LIST(FAILURE)
 #undef FAILURE
-    const int peer = m->peer < c->wishes.world ? m->peer : e->from;
+    const int peer = m->peer < c->request.world ? m->peer : e->from;
     const bool gone = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT;
     if (gone && peer == e->from) echi_lose(c, peer, status, m->text, e->now, out);
     else if (status == ECH_E_PEER_LOST) echi_peers_complain(c, e->from, peer, m->text, e->now, out);
@@ -202,7 +202,7 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
 
 static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (is_lost(c, e->from) || c->wishes.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
+    if (is_lost(c, e->from) || c->request.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
     c->quiet[e->from] = 0;
     switch (m->kind) {
     case ECHI_KIND_HEARTBEAT: c->asked[e->from] = false; break;
@@ -229,7 +229,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_PARAMS:
         if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NO_RANK;
         c->part_from[e->slot.index] = ECHI_NO_RANK;
-        if (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) echi_eval_copy(c, e, out);
+        if (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) echi_eval_copy(c, e, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;
     case ECHI_KIND_DRAINED:
@@ -260,7 +260,7 @@ static void step(struct echi_coordinator *c, const struct echi_event *e, struct 
         return;
     }
     switch (e->type) {
-    case ECHI_EVENT_START: wait_for(c, c->wishes.world); break;
+    case ECHI_EVENT_START: wait_for(c, c->request.world); break;
     case ECHI_EVENT_MESSAGE: on_message(c, e, out); break;
     case ECHI_EVENT_COMPUTED:
         if (e->task->kind == ECHI_TASK_EVAL) echi_eval_done(c, e, out);

@@ -14,7 +14,7 @@ void echi_end_send(struct echi_actions *out, int rank, ech_status status, int pe
 void echi_end_failed(struct echi_coordinator *c, struct echi_actions *out) {
     const int peer = c->lost_peer >= 0 ? c->lost_peer : c->at_fault;
     c->phase = ECHI_RUN_ENDED;
-    for (int r = 1; r < c->wishes.world; r++)
+    for (int r = 1; r < c->request.world; r++)
         if (!is_lost(c, r) && r != c->lost_peer) echi_end_send(out, r, c->status, peer, c->text);
     echi_act(out, ECHI_ACTION_DONE);
 }
@@ -31,7 +31,7 @@ void echi_end_with(struct echi_coordinator *c, ech_status status, int peer, cons
     if (!gone || !echi_rescue_begin(c, peer, out)) echi_end_failed(c, out);
 }
 
-/* An orderly end: what is out is trained, the last look taken, and all of it kept. */
+/* An orderly end: what is out is trained, the last evaluation taken, and all of it kept. */
 void echi_stop(struct echi_coordinator *c, struct echi_actions *out) {
     if (c->phase < ECHI_RUN_TRAINS) return echi_end_with(c, ECH_E_ABORTED, -1, "the run was stopped before training began", out);
     if (c->met || c->phase >= ECHI_RUN_DRAINS) return;   /* it ends by itself, with all that it was to do */
@@ -62,14 +62,14 @@ void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
 void echi_end_drained(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (echi_keep_gather(c, now, out)) return;
     if (c->met) echi_end_run(c, out);
-    else echi_eval_ask(c, ECHI_RUN_LAST_LOOK, out);
+    else echi_eval_ask(c, ECHI_RUN_LAST_EVAL, out);
 }
 
 void echi_end_run(struct echi_coordinator *c, struct echi_actions *out) {
     c->phase = ECHI_RUN_ENDS;
     c->final = true;
     if (c->status == ECH_OK && c->goal.target_accuracy > 0 && !c->met) c->status = ECH_E_NOT_REACHED;
-    for (int r = 0; r < c->wishes.world; r++) {
+    for (int r = 0; r < c->request.world; r++) {
         if (is_lost(c, r)) continue;
         if (r > 0 && c->goal.give_final)
             send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_FINAL,

@@ -6,7 +6,7 @@
 /* The next evaluation is due at the first multiple of eval_every behind so many samples. */
 void echi_eval_next_after(struct echi_coordinator *c, uint64_t samples) {
     const uint32_t every = c->goal.eval_every;
-    c->next_look = every ? (samples / every + 1) * every : UINT64_MAX;
+    c->next_eval = every ? (samples / every + 1) * every : UINT64_MAX;
 }
 
 void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
@@ -17,7 +17,7 @@ void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions
     wait_for(c, living(c));
 }
 
-static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == ECHI_RUN_LAST_LOOK ? ECHI_ASK_LAST : ECHI_ASK_LOOK; }
+static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == ECHI_RUN_LAST_EVAL ? ECHI_ASK_LAST : ECHI_ASK_LOOK; }
 
 /* The trunk of group 0, or of the fastest that is left; of several shards one after the other. */
 void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, uint16_t place, struct echi_actions *out) {
@@ -43,8 +43,8 @@ void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct
 }
 
 static void evaluate(struct echi_coordinator *c, struct echi_actions *out) {
-    const bool fresh = c->goal.has_test && (c->looks == 0 || c->looked_at != c->applied || plan_of(c)->n_groups > 1);
-    if (c->phase == ECHI_RUN_LAST_LOOK && !fresh) return echi_end_run(c, out);
+    const bool fresh = c->goal.has_test && (c->evals == 0 || c->looked_at != c->applied || plan_of(c)->n_groups > 1);
+    if (c->phase == ECHI_RUN_LAST_EVAL && !fresh) return echi_end_run(c, out);
     c->evaluated = true;
     c->looked_at = c->applied;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
@@ -55,11 +55,11 @@ static void evaluate(struct echi_coordinator *c, struct echi_actions *out) {
 
 /* An owner of a shard is lost, and its copy will not come: training goes on, and the evaluation begins anew. */
 static void give_up(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
-    if (c->phase == ECHI_RUN_LAST_LOOK) {
+    if (c->phase == ECHI_RUN_LAST_EVAL) {
         c->train_ended = 0;
     } else {
         c->measuring += now - c->hold_began;
-        c->next_look = c->applied;
+        c->next_eval = c->applied;
         tell_all(c, ECHI_KIND_RELEASE, out);
     }
     c->parts_out = 0;
@@ -68,12 +68,12 @@ static void give_up(struct echi_coordinator *c, int64_t now, struct echi_actions
 
 void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (echi_plan_orphaned(plan_of(c))) give_up(c, now, out);
-    else echi_eval_ask(c, ECHI_RUN_LOOKS, out);
+    else echi_eval_ask(c, ECHI_RUN_EVALUATES, out);
 }
 
 /* What living nodes were asked for still comes, and is waited for. */
 void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
-    const bool gathers = (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && c->parts_out > 0;
+    const bool gathers = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
     if (!gathers || !echi_plan_orphaned(plan_of(c)) || c->source != rank) return;
     c->source = c->part_from[1] = ECHI_NO_RANK;
     give_up(c, now, out);
@@ -92,7 +92,7 @@ void echi_eval_copy(struct echi_coordinator *c, const struct echi_event *e, stru
 void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->accuracy = e->result->accuracy;
     if (c->accuracy > c->best_accuracy) c->best_accuracy = c->accuracy;
-    c->looks++;
+    c->evals++;
     if (c->goal.target_accuracy > 0 && c->accuracy >= c->goal.target_accuracy) {
         if (c->target_at < 0) {
             c->target_at = echi_coordinator_clock(c, e->now);
@@ -100,7 +100,7 @@ void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, stru
         }
         c->met = c->stopping = true;
     }
-    if (c->phase == ECHI_RUN_LAST_LOOK) return echi_end_run(c, out);
+    if (c->phase == ECHI_RUN_LAST_EVAL) return echi_end_run(c, out);
     c->measuring += e->now - c->hold_began;
     c->phase = ECHI_RUN_TRAINS;
     tell_all(c, ECHI_KIND_RELEASE, out);

@@ -35,7 +35,7 @@ static void on_copy(struct echi_coordinator *c, const struct echi_event *e, stru
     if (!f->decided && (f->holder == ECHI_NO_RANK || m->version > f->version)) {
         f->holder = e->from;
         f->version = m->version;
-        echi_marks_get(m->marks, f->mark, c->wishes.world);
+        echi_marks_get(m->marks, f->mark, c->request.world);
     }
     if (!all_known(c, f)) return;
     const bool news = !f->decided;
@@ -65,7 +65,7 @@ void echi_losses_revoked(struct echi_coordinator *c, const struct echi_event *e,
 /* A node knows of all losses up to an epoch. */
 void echi_losses_ready(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->ready[e->from] = e->msg->members;
-    for (int r = 0; r < c->wishes.world; r++)
+    for (int r = 0; r < c->request.world; r++)
         if (!is_lost(c, r) && c->ready[r] != c->members) return;
     c->calm = true;
     echi_ledger_ask(c, out);
@@ -99,8 +99,8 @@ void echi_lose(struct echi_coordinator *c, int rank, ech_status status, const ch
         return echi_end_said(c, rank, out);
     }
     if (c->phase == ECHI_RUN_MEASURES && rank != 0) {
-        if (c->wishes.absent[rank]) return;
-        c->wishes.absent[rank] = true;
+        if (c->request.absent[rank]) return;
+        c->request.absent[rank] = true;
         echi_end_send(out, rank, status, rank, text);
         if (last_answer(c, rank)) echi_make_plan(c, now, out);
         return;
@@ -116,7 +116,7 @@ void echi_lose(struct echi_coordinator *c, int rank, ech_status status, const ch
     echi_regroup_anew(&c->regroup, &c->plan);
     c->change.kind = ECHI_CHANGE_NONE;   /* it was for another cluster */
     doubt(c, rank);
-    for (int r = 0; r < c->wishes.world; r++) {
+    for (int r = 0; r < c->request.world; r++) {
         if (is_lost(c, r)) continue;
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_LOST);
         a->msg.peer = (uint16_t)rank;

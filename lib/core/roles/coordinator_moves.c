@@ -15,7 +15,7 @@ bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, stru
     c->moves++;
     c->members++;
     c->calm = false;
-    for (int r = 0; r < c->wishes.world; r++) {
+    for (int r = 0; r < c->request.world; r++) {
         if (is_lost(c, r)) continue;
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_REGROUP);
         a->msg.peer = (uint16_t)rank;
@@ -35,7 +35,7 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
     struct echi_prediction here, there;
     *plan = *plan_of(c);
     for (int r = 0; r < plan->world; r++) {
-        if (is_lost(c, r) || c->wishes.absent[r] || (plan->group_of[r] != ECHI_NONE && !echi_link_known(&c->times[r].link))) return true;
+        if (is_lost(c, r) || c->request.absent[r] || (plan->group_of[r] != ECHI_NONE && !echi_link_known(&c->times[r].link))) return true;
         plan->n[r] = c->size[r];
     }
     /* It computes as it does now. */
@@ -45,9 +45,9 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
         t->trunk[i] *= slower;
         t->head[i] *= slower;
     }
-    echi_predict(plan, c->times, &c->wishes.load, 0, &c->work.predict, &here);
+    echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &here);
     plan->group_of[change->rank] = (uint8_t)change->to;
-    echi_predict(plan, c->times, &c->wishes.load, 0, &c->work.predict, &there);
+    echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &there);
     *t = was;
     return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(plan) ? -ECHI_REGROUP_GAIN : ECHI_REGROUP_GAIN));
 }
@@ -60,7 +60,7 @@ void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m) {
     c->paused[rank] = paused;
     if (m->lease.owner != c->plan.owner_of[group]) return;
     c->arriving[rank] = false;
-    if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 ||
+    if (c->request.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 ||
         m->exchange >> 62)
         return;
     struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,

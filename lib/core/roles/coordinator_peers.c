@@ -77,7 +77,7 @@ static int64_t judge(struct echi_coordinator *c, int64_t now, struct echi_action
         for (int i = 0; i < c->n_apart; i++)
             if (c->asked[c->apart[i].a] || c->asked[c->apart[i].b]) return 0;   /* it answers, or rank 0 finds that it is lost */
         if (now < c->judge_at) return c->judge_at;
-        for (int r = 0; r < c->wishes.world; r++) cost[r] = cost_of(c, r);
+        for (int r = 0; r < c->request.world; r++) cost[r] = cost_of(c, r);
         /* One at a time: a loss may make another node needed. */
         if (echi_reach_choose(c->apart, c->n_apart, cost, rank) == 0) break;
         lose_apart(c, rank[0], now, out);
@@ -105,7 +105,7 @@ static bool owes(const struct echi_coordinator *c, int rank) {
 }
 
 static void tick(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
-    for (int r = 1; r < c->wishes.world; r++)
+    for (int r = 1; r < c->request.world; r++)
         if (is_here(c, r) && owes(c, r) && ++c->quiet[r] > QUIET_MAX) {
             c->quiet[r] = 0;
             return echi_lose(c, r, ECH_E_TIMEOUT, "it is heard, but neither answers nor computes, for twelve times --deadline", now, out);

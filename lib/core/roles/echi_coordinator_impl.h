@@ -11,11 +11,11 @@
 
 static inline const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
 static inline bool is_lost(const struct echi_coordinator *c, int rank) { return c->plan.lost[rank]; }
-static inline bool is_here(const struct echi_coordinator *c, int rank) { return !is_lost(c, rank) && !c->wishes.absent[rank]; }
-static inline int living(const struct echi_coordinator *c) { return c->wishes.world - c->n_lost; }
+static inline bool is_here(const struct echi_coordinator *c, int rank) { return !is_lost(c, rank) && !c->request.absent[rank]; }
+static inline int living(const struct echi_coordinator *c) { return c->request.world - c->n_lost; }
 
 static inline void tell_all(struct echi_coordinator *c, enum echi_kind kind, struct echi_actions *out) {
-    for (int r = 0; r < c->wishes.world; r++)
+    for (int r = 0; r < c->request.world; r++)
         if (!is_lost(c, r)) echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, kind);
 }
 

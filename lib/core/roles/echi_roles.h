@@ -14,12 +14,12 @@
 #include "echi_sync.h"
 
 /* ---- worker: computes forward and backward ---- */
-enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
-                         ECHI_STRAND_ANSWERED, ECHI_STRAND_BACKWARD, ECHI_STRAND_WAITS_NORM, ECHI_STRAND_WAITS_PART };
-/* One step in flight. Each strand computes on the weights that answer its own last push. */
-struct echi_strand {
-    enum echi_strand_phase phase;
-    uint32_t since;                               /* which of several strands has been in this phase the longest */
+enum echi_flight_phase { ECHI_FLIGHT_WAITS_WEIGHTS, ECHI_FLIGHT_IDLE, ECHI_FLIGHT_FORWARD, ECHI_FLIGHT_WAITS_HEAD,
+                         ECHI_FLIGHT_ANSWERED, ECHI_FLIGHT_BACKWARD, ECHI_FLIGHT_WAITS_NORM, ECHI_FLIGHT_WAITS_PART };
+/* One step in flight. Each flight computes on the weights that answer its own last push. */
+struct echi_flight {
+    enum echi_flight_phase phase;
+    uint32_t since;                               /* which of several flights has been in this phase the longest */
     uint8_t weights;                              /* WORKER_WEIGHTS slot that it has whole */
     uint64_t version, samples;                    /* of those weights */
     /* The slot that the step in hand computes on; early: its weights are not whole yet, and the layers in front of `gone` went forward. */
@@ -51,9 +51,9 @@ struct echi_worker {
     const struct echi_sync_rules *rules;
     int parts, weight_parts;                      /* messages of a push, and of weights, of all owners of the group */
     bool by_part;                                 /* a forward may begin while weights come: each layer waits for its own parts only */
-    struct echi_strand strand[ECHI_STRANDS];
+    struct echi_flight flight[ECHI_FLIGHTS];
     uint32_t turns;                               /* changes of phase so far */
-    struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
+    struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no flight has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
@@ -68,11 +68,11 @@ struct echi_worker {
     /* codec top-k (PROTOCOL.md, "Two kinds of link") */
     bool fresh;                                   /* the residual begins anew with the next step */
     uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
-    uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
-    uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
+    uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no flight and no task has */
+    uint8_t queue[ECHI_FLIGHTS]; int queued;      /* these slots in order of arrival, decoded one at a time */
     bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
     uint32_t number;                              /* of the last message of this link */
-    struct {                                      /* worker_ring.c; strand[0] is the only one */
+    struct {                                      /* worker_ring.c; flight[0] is the only one */
         bool on;                                  /* until a takeover has ended it */
         struct echi_ranks sharing; uint32_t dealt;   /* who has a share of a round of so many samples; 0: of none yet */
         struct echi_lease of;                     /* whose gradients go round: the next step may have begun to go forward meanwhile */
@@ -83,14 +83,14 @@ struct echi_worker {
         /* By WORKER_WEIGHTS slot: weights that are on their way out, and parts that are posted again when none are. */
         int handed[ECHI_WORKER_PLACES]; struct echi_part_set vacant[ECHI_WORKER_PLACES];
     } ring;
-    struct {                                      /* worker_takeover.c; strand[0] is the only one */
+    struct {                                      /* worker_takeover.c; flight[0] is the only one */
         bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
         bool has;                                 /* weights, which are those of its version */
         bool gradients; struct echi_lease of;     /* those of this lease, whole, are still in their place */
         uint32_t members;                         /* membership epoch of the last loss */
         uint16_t owner[ECHI_SHARDS_MAX];          /* whose weights the places are posted for */
     } takeover;
-    struct {                                      /* `local`; strand[0] has the lease in hand and what is known of the weights */
+    struct {                                      /* `local`; flight[0] has the lease in hand and what is known of the weights */
         bool busy;                                /* a task is out */
         bool fresh;                               /* weights have come that the own ones do not rest on yet */
         uint32_t done;                            /* samples of the lease in hand that steps were begun of */
@@ -291,7 +291,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struc
 
 /* A worker's leases that the head has trained and that can still be issued again, at most: those in its group's state that
  * nobody else has, as many in those of groups that it was in before (the coordinator sees to that), and those in flight. */
-#define ECHI_TRAINED_KEPT (2 * ECHI_UNACKED_MAX + ECHI_STRANDS + ECHI_LEASES_AHEAD)
+#define ECHI_TRAINED_KEPT (2 * ECHI_UNACKED_MAX + ECHI_FLIGHTS + ECHI_LEASES_AHEAD)
 
 /* ---- head: owner of the head's layers, which it also computes on the rows that workers send ---- */
 struct echi_head {
@@ -321,15 +321,15 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
 void echi_head_step(struct echi_head *h, const struct echi_event *event, struct echi_actions *out);
 
 /* ---- coordinator: membership, plan, ledger, the clock of looks, the end ---- */
-enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_LOOKS,
-                      ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_DRAINS, ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_LOOK, ECHI_RUN_ENDS,
+enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_EVALUATES,
+                      ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_DRAINS, ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_EVAL, ECHI_RUN_ENDS,
                       ECHI_RUN_RESCUES, ECHI_RUN_ENDED };
 /* Where a run stands while no lease is out: what a checkpoint keeps of the coordinator, and what a run may begin with. */
 struct echi_standing {
     uint32_t epoch, start;                        /* of the next lease */
-    uint64_t samples, looks;                      /* applied; looks taken */
+    uint64_t samples, evals;                      /* applied; evaluations made */
     int64_t clock, measuring, keeping;            /* ns of training, and of what is not counted as such */
-    double accuracy, best_accuracy, loss;         /* accuracies: negative before the first look */
+    double accuracy, best_accuracy, loss;         /* accuracies: negative before the first evaluation */
     int64_t target_at; uint64_t target_samples;   /* of the target accuracy; -1: not reached */
 };
 struct echi_goal {
@@ -357,7 +357,7 @@ struct echi_frozen {
     bool known[ECHI_GROUPS_MAX]; uint64_t have[ECHI_GROUPS_MAX];   /* by the group of the owner who says so */
 };
 struct echi_coordinator {
-    struct echi_wishes wishes;
+    struct echi_plan_request request;
     struct echi_goal goal;
     struct echi_setup *setup;                     /* its plan is filled in by the coordinator */
     const struct echi_policy *policy;
@@ -378,7 +378,7 @@ struct echi_coordinator {
     bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; it is not written any more */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
-    uint64_t next_look, looked_at;                /* looked_at: samples when what is evaluated last was asked for */
+    uint64_t next_eval, looked_at;                /* looked_at: samples when what is evaluated last was asked for */
     bool evaluated;                               /* COORD_PARAMS [0] has it whole */
     bool last;                                    /* the look in progress is the last */
     int parts_out;                                /* owners whose layers are still to come */
@@ -430,10 +430,10 @@ struct echi_coordinator {
     uint64_t head_newest;                         /* samples in the newest head's weights that an applied push came from */
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;
     int64_t target_at; uint64_t target_samples;   /* -1: not reached */
-    uint64_t looks;
+    uint64_t evals;
     double iterated[ECHI_GROUPS_MAX]; uint64_t iterations[ECHI_GROUPS_MAX];   /* ns of the training clock from one push of a worker
                                                      that was in to its next, summed over the workers of a group, and how many */
-    /* By rank, as many as the wishes have; init leaves the rest of these as it was. */
+    /* By rank, as many as the plan request has; init leaves the rest of these as it was. */
     int64_t in_at[ECHI_WORLD_MAX];                /* the training clock when this worker's last push was in; -1: none was */
     struct echi_times times[ECHI_WORLD_MAX];
     uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
@@ -465,7 +465,7 @@ struct echi_coordinator {
     struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];
     struct echi_choice_work work;                 /* of the plan's choice, and of each regrouping */
 };
-void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
+void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_plan_request *request,
                            const struct echi_goal *goal, bool plan_given);
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or

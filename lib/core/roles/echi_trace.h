@@ -41,8 +41,8 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *task);
 void echi_result_put(struct echi_writer *w, const struct echi_task *task, const struct echi_result *result);
 
 /* What the planner and the coordinator begin with. Get is false when a field is outside of what its struct allows. */
-void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *wishes);
-bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *out);
+void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request *request);
+bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *out);
 void echi_goal_put(struct echi_writer *w, const struct echi_goal *goal);
 bool echi_goal_get(struct echi_reader *r, struct echi_goal *out);
 #endif

@@ -104,7 +104,7 @@ void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, stru
         c->phase = ECHI_RUN_TRAINS;
         move_on(c);
     }
-    c->standing = (struct echi_standing){.epoch = c->epoch, .start = c->start, .samples = c->applied, .looks = c->looks,
+    c->standing = (struct echi_standing){.epoch = c->epoch, .start = c->start, .samples = c->applied, .evals = c->evals,
         .clock = echi_coordinator_clock(c, e->now), .measuring = c->measuring, .keeping = c->keeping, .accuracy = c->accuracy,
         .best_accuracy = c->best_accuracy, .loss = c->loss_of_run, .target_at = c->target_at, .target_samples = c->target_samples};
 }

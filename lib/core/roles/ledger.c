@@ -5,7 +5,7 @@
 #include <string.h>
 
 void echi_ledger_begin(struct echi_coordinator *c) {
-    for (int r = 0; r < c->wishes.world; r++) {
+    for (int r = 0; r < c->request.world; r++) {
         c->held[r] = 0;
         c->ahead[r] = 1;
         c->longer[r] = 0;
@@ -35,7 +35,7 @@ static bool may_issue(const struct echi_coordinator *c) { return echi_ledger_unf
 static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] && p->group_of[rank] != ECHI_NONE; }
 
 /* Leases that a worker holds, at most, where no rounds are dealt. */
-static int most_held(const struct echi_coordinator *c, int rank) { return c->plan.strands + c->ahead[rank]; }
+static int most_held(const struct echi_coordinator *c, int rank) { return c->plan.flights + c->ahead[rank]; }
 
 void echi_ledger_planned(struct echi_coordinator *c) {
     for (int k = 0; k < ECHI_SHARDS_MAX; k++) c->applied_by[k] = c->applied;
@@ -159,13 +159,13 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     if (c->policy->rounds) {
         deal_again(c, out);
         /* Nothing is out at a look that must find the same round each time, or in all shards. */
-        const uint64_t most = (p->deterministic || p->shards) && c->goal.has_test ? c->next_look : UINT64_MAX;
-        while (may_issue(c) && c->issued < most && c->next_round < c->applied_rounds + 1 + p->strands)
+        const uint64_t most = (p->deterministic || p->shards) && c->goal.has_test ? c->next_eval : UINT64_MAX;
+        while (may_issue(c) && c->issued < most && c->next_round < c->applied_rounds + 1 + p->flights)
             deal_round(c, available(c, echi_plan_round(p)), out);
         return;
     }
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
-    for (int each = 1; echi_ranks_next(&c->hungry, 0) >= 0 && each <= p->strands + ECHI_LEASES_AHEAD; each++)
+    for (int each = 1; echi_ranks_next(&c->hungry, 0) >= 0 && each <= p->flights + ECHI_LEASES_AHEAD; each++)
         for (int r = echi_ranks_next(&c->hungry, 0); r >= 0; r = echi_ranks_next(&c->hungry, r + 1)) {
             if (c->n_out == ECHI_LEASES_OUT_MAX || (c->n_again == 0 && !may_issue(c))) return;
             if (!works(p, r)) echi_ranks_drop(&c->hungry, r);   /* lost */

@@ -354,7 +354,7 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];   /* who joins enters first */
-        if (!o->joins[r] && answers(o, r)) echi_owner_owe(o, r, plan_of(o)->strands);
+        if (!o->joins[r] && answers(o, r)) echi_owner_owe(o, r, plan_of(o)->flights);
         o->pushed_at[r] = now;
     }
 }
@@ -453,7 +453,7 @@ static void on_enter(struct echi_owner *o, const struct echi_event *e, struct ec
     if (o->joins[e->from]) {
         o->joins[e->from] = false;
         o->pushed_at[e->from] = e->now;
-        echi_owner_owe(o, e->from, plan_of(o)->strands);
+        echi_owner_owe(o, e->from, plan_of(o)->flights);
     }
     o->entered[e->from] = l->id;
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);

@@ -73,7 +73,7 @@ static void release(const struct echi_coordinator *c, struct echi_actions *out) 
 
 bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
-    const bool evaluates = (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && c->parts_out == 0;
+    const bool evaluates = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out == 0;
     if (c->phase < ECHI_RUN_TRAINS || c->goal.give_final) return false;   /* in a session each node has what it computed on last */
     c->plan.lost[rank] = 1;
     const bool headless = p->separated && p->lost[p->head];
@@ -81,7 +81,7 @@ bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions
         nothing_newer(c);
         return false;
     }
-    if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_LOOKS) release(c, out);
+    if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_EVALUATES) release(c, out);
     c->phase = ECHI_RUN_RESCUES;
     c->rescue.trunk = false;
     c->rescue.head = !p->separated;
@@ -110,7 +110,7 @@ static bool keep(struct echi_coordinator *c, int64_t now, struct echi_actions *o
     const uint64_t samples = c->saved_samples;
     if (!c->goal.keep || !c->policy->rounds || (c->kept_samples != UINT64_MAX && samples <= c->kept_samples)) return false;
     c->standing = (struct echi_standing){.epoch = (uint32_t)(samples / c->goal.train_samples),
-        .start = (uint32_t)(samples % c->goal.train_samples), .samples = samples, .looks = c->looks,
+        .start = (uint32_t)(samples % c->goal.train_samples), .samples = samples, .evals = c->evals,
         .clock = echi_coordinator_clock(c, now), .measuring = c->measuring, .keeping = c->keeping, .accuracy = -1,
         .best_accuracy = c->best_accuracy, .loss = c->loss_of_run, .target_at = c->target_at, .target_samples = c->target_samples};
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;

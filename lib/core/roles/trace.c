@@ -43,7 +43,7 @@ static struct echi_slot get_slot(struct echi_reader *r) {
 void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put8(w, t->kind);
     echi_put8(w, t->role);
-    echi_put8(w, t->strand);
+    echi_put8(w, t->flight);
     put_slot(w, t->act);
     echi_put8(w, t->first);
     echi_put8(w, t->n_rows);
@@ -82,11 +82,11 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     memset(t, 0, sizeof *t);
     t->kind = echi_get8(r);
     t->role = echi_get8(r);
-    t->strand = echi_get8(r);
+    t->flight = echi_get8(r);
     t->act = get_slot(r);
     t->first = echi_get8(r);
     t->n_rows = echi_get8(r);
-    if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->strand >= ECHI_STRANDS || t->n_rows > ECHI_MERGE_STEPS) r->ok = false;
+    if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->flight >= ECHI_FLIGHTS || t->n_rows > ECHI_MERGE_STEPS) r->ok = false;
     for (int i = 0; r->ok && i < t->n_rows; i++) {
         t->rows[i] = echi_get16(r);
         if (t->rows[i] >= ECHI_WORLD_MAX) r->ok = false;
@@ -433,7 +433,7 @@ static void get_layers(struct echi_reader *r, struct echi_layers *l) {
     }
 }
 
-void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
+void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request *s) {
     echi_put8(w, (uint8_t)s->sync);
     echi_put16(w, (uint16_t)s->world);
     echi_put8(w, (uint8_t)(s->separate + 1));
@@ -479,7 +479,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_schedule_put(w, &s->schedule);
 }
 
-bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
+bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     memset(s, 0, sizeof *s);
     const uint8_t sync = echi_get8(r);
     const uint16_t world = echi_get16(r);
@@ -560,7 +560,7 @@ void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {
     echi_put32(w, s->epoch);
     echi_put32(w, s->start);
     echi_put64(w, s->samples);
-    echi_put64(w, s->looks);
+    echi_put64(w, s->evals);
     echi_put64(w, (uint64_t)s->clock);
     echi_put64(w, (uint64_t)s->measuring);
     echi_put64(w, (uint64_t)s->keeping);
@@ -589,7 +589,7 @@ bool echi_goal_get(struct echi_reader *r, struct echi_goal *g) {
     s->epoch = echi_get32(r);
     s->start = echi_get32(r);
     s->samples = echi_get64(r);
-    s->looks = echi_get64(r);
+    s->evals = echi_get64(r);
     s->clock = (int64_t)echi_get64(r);
     s->measuring = (int64_t)echi_get64(r);
     s->keeping = (int64_t)echi_get64(r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (ARCHITECTURE.md, "The life of a batch").
  *
- * A step is a *strand* while it is in flight. With two of them one computes while the other waits for the head's answer
- * or for weights; each computes on the weights that answer its own last push.
+ * A *flight* is a micro-batch in flight: a step whose push has not been answered. With two of them one computes while the other waits for
+ * the head's answer or for weights; each computes on the weights that answer its own last push.
  *
  * Where rounds go by part (owner_rounds.c), a forward begins when the weights of its first layers are there, and each layer waits for its
  * own (Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys 2019, section 3): the step is then
@@ -30,30 +30,30 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
 
 static bool coded(const struct echi_worker *w) { return w->setup->plan.codec != ECHI_CODEC_DENSE; }
 
-static void enter(struct echi_worker *w, struct echi_strand *s, enum echi_strand_phase phase) {
+static void enter(struct echi_worker *w, struct echi_flight *s, enum echi_flight_phase phase) {
     s->phase = phase;
     s->since = w->turns++;
 }
 
-/* Of the strands in this phase the one that has been in it the longest; NULL when there is none. */
-static struct echi_strand *oldest(struct echi_worker *w, enum echi_strand_phase phase) {
-    struct echi_strand *found = NULL;
-    for (int i = 0; i < w->setup->plan.strands; i++)
-        if (w->strand[i].phase == phase && (!found || w->strand[i].since < found->since)) found = &w->strand[i];
+/* Of the flights in this phase the one that has been in it the longest; NULL when there is none. */
+static struct echi_flight *oldest(struct echi_worker *w, enum echi_flight_phase phase) {
+    struct echi_flight *found = NULL;
+    for (int i = 0; i < w->setup->plan.flights; i++)
+        if (w->flight[i].phase == phase && (!found || w->flight[i].since < found->since)) found = &w->flight[i];
     return found;
 }
 
-static struct echi_task *compute(struct echi_worker *w, const struct echi_strand *s, enum echi_task_kind kind, int64_t now,
+static struct echi_task *compute(struct echi_worker *w, const struct echi_flight *s, enum echi_task_kind kind, int64_t now,
                                  struct echi_actions *out) {
     if (w->tasks++ == 0) w->busy_since = (uint64_t)now;
     if (w->pushed_at == 0) w->pushed_at = (uint64_t)now;   /* the first */
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = (uint8_t)kind;
     t->role = ECHI_ROLE_WORKER;
-    t->strand = (uint8_t)(s - w->strand);
+    t->flight = (uint8_t)(s - w->flight);
     t->lease = s->lease;
     t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->place};
-    t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->strand};
+    t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->flight};
     t->divisor = echi_plan_divisor(&w->setup->plan, &s->lease);
     return t;
 }
@@ -64,7 +64,7 @@ static void code(struct echi_worker *w, struct echi_task *t) {
     if (!coded(w)) return;
     const int group = echi_plan_group_owned(p, t->lease.owner);   /* the one that it was begun for, of a worker that has moved */
     t->state = (struct echi_slot){ECHI_SLOT_WORKER_RESIDUAL, 0};
-    t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->strand};
+    t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->flight};
     t->first = w->fresh;   /* of all parts of its step */
     t->ratio = t->lease.owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
     t->sample = echi_push_sample(p, group);
@@ -73,19 +73,19 @@ static void code(struct echi_worker *w, struct echi_task *t) {
 
 /* ---- sync_norm: a step in parts (struct echi_task) ---- */
 
-static bool exchanges(const struct echi_worker *w, const struct echi_strand *s) {
+static bool exchanges(const struct echi_worker *w, const struct echi_flight *s) {
     return w->setup->norms > 0 && echi_lease_exchanges(&s->lease);
 }
-static bool goes_backward(const struct echi_worker *w, const struct echi_strand *s) { return s->part >= w->setup->norms; }
+static bool goes_backward(const struct echi_worker *w, const struct echi_flight *s) { return s->part >= w->setup->norms; }
 
 /* The batch-norm that the part in hand ends in front of. */
-static uint16_t norm_behind(const struct echi_worker *w, const struct echi_strand *s) {
+static uint16_t norm_behind(const struct echi_worker *w, const struct echi_flight *s) {
     const int norms = w->setup->norms;
     return w->setup->norm[goes_backward(w, s) ? 2 * norms - 1 - s->part : s->part];
 }
 
 /* Names what the part in hand begins and ends with. */
-static void name_norms(const struct echi_worker *w, const struct echi_strand *s, struct echi_task *t) {
+static void name_norms(const struct echi_worker *w, const struct echi_flight *s, struct echi_task *t) {
     const int norms = w->setup->norms;
     const int first = t->kind == ECHI_TASK_BACKWARD ? norms : 0, last = t->kind == ECHI_TASK_FORWARD ? norms : 2 * norms;
     if (!exchanges(w, s)) return;
@@ -97,23 +97,23 @@ static void name_norms(const struct echi_worker *w, const struct echi_strand *s,
     if (s->part < last) t->sums = (struct echi_slot){ECHI_SLOT_WORKER_NORM, 0};
 }
 
-static void forward(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+static void forward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     const bool separated = w->setup->plan.separated;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     name_norms(w, s, t);
     t->from = s->gone;
-    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
+    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->flight};
     else code(w, t);
     w->takeover.gradients = false;
-    enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
+    enter(w, s, separated ? ECHI_FLIGHT_FORWARD : ECHI_FLIGHT_BACKWARD);
 }
 
-static void backward(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+static void backward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
     name_norms(w, s, t);
     t->act = s->act_grad;
     code(w, t);
-    enter(w, s, ECHI_STRAND_BACKWARD);
+    enter(w, s, ECHI_FLIGHT_BACKWARD);
 }
 
 /* ---- a forward while weights come ---- */
@@ -126,20 +126,20 @@ static int layers_here(const struct echi_worker *w, uint8_t place) {
 }
 
 /* As far as there are weights for it. The task that goes to the end writes what the step before sent, so that has to have left. */
-static void forward_early(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+static void forward_early(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     const int here = s->early ? layers_here(w, s->place) : w->setup->cut;
-    if (s->early ? here == s->gone : s->sending > 0) return enter(w, s, ECHI_STRAND_WAITS_PART);
+    if (s->early ? here == s->gone : s->sending > 0) return enter(w, s, ECHI_FLIGHT_WAITS_PART);
     if (!s->early) return forward(w, s, now, out);
     struct echi_task *t = compute(w, s, w->setup->plan.separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     t->grads = (struct echi_slot){0};
     t->from = s->gone;
     t->until = (uint16_t)here;
-    enter(w, s, ECHI_STRAND_FORWARD);
+    enter(w, s, ECHI_FLIGHT_FORWARD);
 }
 
 /* The next part of a step, when what it begins with is here, and what the part before it ended with has left. */
 static void go_on(struct echi_worker *w, int64_t now, struct echi_actions *out) {
-    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_NORM);
+    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_NORM);
     if (!s || s->norm_samples == 0 || s->norm_sending) return;
     s->part++;
     if (w->setup->plan.separated && s->part > w->setup->norms) backward(w, s, now, out);
@@ -155,7 +155,7 @@ static int may_begin(const struct echi_worker *w, uint64_t version) {
 }
 
 /* A step of the lease with this number in w->lease[], on the weights in slot `place`. */
-static void begin_step(struct echi_worker *w, struct echi_strand *s, int lease, uint8_t place) {
+static void begin_step(struct echi_worker *w, struct echi_flight *s, int lease, uint8_t place) {
     s->lease = w->lease[lease];
     s->joined = w->joined;
     w->n_leases--;
@@ -169,7 +169,7 @@ static void begin_step(struct echi_worker *w, struct echi_strand *s, int lease, 
 }
 
 /* On weights of which the first parts have come. */
-static void begin_early(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+static void begin_early(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     for (uint8_t place = 0; place < ECHI_WORKER_PLACES && w->by_part; place++) {
         const struct echi_coming *c = &w->coming[place];
         const bool comes = c->in > 0 && w->posted[place] == w->owner && c->members == w->joined && layers_here(w, place) > 0;
@@ -182,26 +182,26 @@ static void begin_early(struct echi_worker *w, struct echi_strand *s, int64_t no
 
 /* The forward under way goes on; or it is dropped, since a lost worker's lease has to be computed first, on the weights before these. */
 static void go_early(struct echi_worker *w, int64_t now, struct echi_actions *out) {
-    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_PART);
+    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_PART);
     if (!s) return;
     if (!s->early || may_begin(w, s->version) < 0) return forward_early(w, s, now, out);
     memmove(&w->lease[1], &w->lease[0], (size_t)w->n_leases * sizeof w->lease[0]);
     w->lease[0] = s->lease;
     w->n_leases++;
     s->early = false;
-    enter(w, s, ECHI_STRAND_IDLE);
+    enter(w, s, ECHI_FLIGHT_IDLE);
 }
-static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out);
+static void push_ready(struct echi_worker *w, struct echi_flight *s, bool done, int64_t now, struct echi_actions *out);
 
-/* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
+/* One flight at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
 static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
     if (w->takeover.still) return;
     go_on(w, now, out);
     go_early(w, now, out);
-    struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
-    if (s && !oldest(w, ECHI_STRAND_BACKWARD)) backward(w, s, now, out);
-    s = oldest(w, ECHI_STRAND_IDLE);
-    if (!s || oldest(w, ECHI_STRAND_FORWARD)) return;
+    struct echi_flight *s = oldest(w, ECHI_FLIGHT_ANSWERED);
+    if (s && !oldest(w, ECHI_FLIGHT_BACKWARD)) backward(w, s, now, out);
+    s = oldest(w, ECHI_FLIGHT_IDLE);
+    if (!s || oldest(w, ECHI_FLIGHT_FORWARD)) return;
     const int lease = may_begin(w, s->version);
     if (lease < 0) return begin_early(w, s, now, out);
     if (s->sending > 0) return;
@@ -212,16 +212,16 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     push_ready(w, s, true, now, out);
 }
 
-static bool begun(const struct echi_strand *s) { return s->phase >= ECHI_STRAND_FORWARD; }
+static bool begun(const struct echi_flight *s) { return s->phase >= ECHI_FLIGHT_FORWARD; }
 
-/* Does this worker hold a lease of the same owner beside the one of strand `s`? */
-static bool holds_another(const struct echi_worker *w, const struct echi_strand *s) {
-    for (int i = 0; i < w->setup->plan.strands; i++)
-        if (&w->strand[i] != s && begun(&w->strand[i]) && w->strand[i].joined == s->joined) return true;
+/* Does this worker hold a lease of the same owner beside the one of flight `s`? */
+static bool holds_another(const struct echi_worker *w, const struct echi_flight *s) {
+    for (int i = 0; i < w->setup->plan.flights; i++)
+        if (&w->flight[i] != s && begun(&w->flight[i]) && w->flight[i].joined == s->joined) return true;
     return w->n_leases > 0 && s->joined == w->joined;
 }
 
-/* Where the time since the last push went. A task of another strand may be out: what it has taken so far counts. */
+/* Where the time since the last push went. A task of another flight may be out: what it has taken so far counts. */
 static void tell_times(struct echi_worker *w, uint64_t now, struct echi_msg *m) {
     if (w->tasks > 0) {
         w->busy += now - w->busy_since;
@@ -234,7 +234,7 @@ static void tell_times(struct echi_worker *w, uint64_t now, struct echi_msg *m) 
 }
 
 /* Is the gradient of every layer there that the next part has parameters of? */
-static bool next_is_ready(const struct echi_worker *w, const struct echi_strand *s) {
+static bool next_is_ready(const struct echi_worker *w, const struct echi_flight *s) {
     const struct echi_part *p = &w->setup->plan.parts.part[s->next_part];
     for (int layer = p->first; layer <= p->last; layer++)
         if (!s->ready[layer]) return false;
@@ -258,7 +258,7 @@ static int last_part(const struct echi_worker *w, const struct echi_lease *l) {
 }
 
 /* What a push says of its lease. */
-static void say_pushed(struct echi_worker *w, const struct echi_strand *s, struct echi_msg *m) {
+static void say_pushed(struct echi_worker *w, const struct echi_flight *s, struct echi_msg *m) {
     m->lease = s->lease;
     m->flag = holds_another(w, s);
     if (s->joined == w->joined) w->entered = m->flag;
@@ -271,7 +271,7 @@ static void say_pushed(struct echi_worker *w, const struct echi_strand *s, struc
 }
 
 /* In a ring: to each other owner, that this lease is computed. The first shard's tells the coordinator what it took. */
-static void tell_lease(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+static void tell_lease(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     for (int k = 0; k < p->shards; k++) {
         if (p->shard_owner[k] == w->setup->rank) continue;
@@ -284,7 +284,7 @@ static void tell_lease(struct echi_worker *w, struct echi_strand *s, int64_t now
 /* Gradients travel from the last part to the first, so that the owner can post their places in that order. The part that goes last, the
  * first as a rule, carries the step's loss, so it waits for the end of the step (`done`): no round is whole, and no weights are answered,
  * while a step of it is still computed. What a shard has is not sent there again. */
-static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out) {
+static void push_ready(struct echi_worker *w, struct echi_flight *s, bool done, int64_t now, struct echi_actions *out) {
     const int last = last_part(w, &s->lease);
     if (s->abandoned || w->takeover.still) return;
     while (s->next_part >= 0 && (done || s->next_part > last) && next_is_ready(w, s)) {
@@ -298,7 +298,7 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
             continue;
         }
         struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
-        a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
+        a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->flight)};
         say_pushed(w, s, &a->msg);
         a->msg.part = (uint16_t)s->next_part;
         if (done && s->next_part == last) tell_times(w, (uint64_t)now, &a->msg);
@@ -347,37 +347,37 @@ static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct ech
 }
 
 /* The step that was begun for an owner that is lost is over. */
-static void over(struct echi_worker *w, struct echi_strand *s) {
+static void over(struct echi_worker *w, struct echi_flight *s) {
     s->abandoned = false;
-    enter(w, s, ECHI_STRAND_WAITS_WEIGHTS);
+    enter(w, s, ECHI_FLIGHT_WAITS_WEIGHTS);
 }
 
-/* The strand whose forward has begun on weights that come to this slot; NULL: none. */
-static struct echi_strand *early_on(struct echi_worker *w, uint8_t slot) {
-    for (int i = 0; i < w->setup->plan.strands; i++)
-        if (w->strand[i].early && w->strand[i].place == slot) return &w->strand[i];
+/* The flight whose forward has begun on weights that come to this slot; NULL: none. */
+static struct echi_flight *early_on(struct echi_worker *w, uint8_t slot) {
+    for (int i = 0; i < w->setup->plan.flights; i++)
+        if (w->flight[i].early && w->flight[i].place == slot) return &w->flight[i];
     return NULL;
 }
 
 /* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
- * share) are newer ones for an idle strand. What they replace is free. */
+ * share) are newer ones for an idle flight. What they replace is free. */
 static void take_weights(struct echi_worker *w, uint64_t version, uint64_t samples, uint8_t slot, struct echi_actions *out) {
-    struct echi_strand *s = early_on(w, slot);
-    if (!s) s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
-    if (!s) s = oldest(w, ECHI_STRAND_IDLE);
+    struct echi_flight *s = early_on(w, slot);
+    if (!s) s = oldest(w, ECHI_FLIGHT_WAITS_WEIGHTS);
+    if (!s) s = oldest(w, ECHI_FLIGHT_IDLE);
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
     const uint8_t before = s->weights;
     s->weights = slot;
     s->version = version;
     s->samples = samples;
     w->takeover.has = true;
-    if (!s->early) enter(w, s, ECHI_STRAND_IDLE);
+    if (!s->early) enter(w, s, ECHI_FLIGHT_IDLE);
     s->early = false;
     if (coded(w)) w->spare |= (uint8_t)(1u << before);
     else post(w, before, w->owner, out);
 }
 
-/* Coded weights are values to set in the copy that has taken all before them, WORKER_WEIGHTS [2 * strands]; what a strand computes
+/* Coded weights are values to set in the copy that has taken all before them, WORKER_WEIGHTS [2 * flights]; what a flight computes
  * on is made from it, in a slot that nobody reads. */
 static void decode(struct echi_worker *w, struct echi_actions *out) {
     if (w->decoding || w->queued == 0 || w->spare == 0) return;
@@ -392,7 +392,7 @@ static void decode(struct echi_worker *w, struct echi_actions *out) {
     t->kind = ECHI_TASK_DECODE;
     t->role = ECHI_ROLE_WORKER;
     t->coded = (struct echi_slot){ECHI_SLOT_WORKER_COMING, w->source};
-    t->state = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * w->setup->plan.strands)};
+    t->state = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * w->setup->plan.flights)};
     t->weights_out = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, w->target};
 }
 
@@ -458,27 +458,27 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     }
     if (!m->flag && m->number != w->number + 1)
         return echi_act_fault(out, ECH_E_FORMAT, "weights came that count from others than are here: do all nodes run the same version?");
-    if (w->queued == ECHI_STRANDS) return echi_act_fault(out, ECH_E_INTERNAL, "more weights came than a worker waits for");
+    if (w->queued == ECHI_FLIGHTS) return echi_act_fault(out, ECH_E_INTERNAL, "more weights came than a worker waits for");
     w->number = m->number;
     w->queue[w->queued++] = slot;
 }
 
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_HEAD);   /* the head answers in the order it was asked */
+    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_HEAD);   /* the head answers in the order it was asked */
     if (e->from != w->setup->plan.head || !s || e->msg->lease.id != s->lease.id)
         return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
     s->loss = e->msg->loss;
     s->correct = e->msg->correct;
     s->act_grad = e->slot;
     s->head = e->msg->head;
-    if (!s->abandoned) return enter(w, s, ECHI_STRAND_ANSWERED);
+    if (!s->abandoned) return enter(w, s, ECHI_FLIGHT_ANSWERED);
     echi_act_post(out, e->from, ECHI_KIND_ACT_GRAD, e->slot);
     over(w, s);
 }
 
 static void on_norm(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_NORM);
+    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_NORM);
     if (e->from != w->owner || !s || s->norm_samples > 0 || m->layer != norm_behind(w, s) || m->flag != goes_backward(w, s) ||
         m->lease.round != s->lease.round || m->lease.part != s->lease.part || m->samples < s->lease.n || m->samples > s->lease.round_size)
         return echi_act_fault(out, ECH_E_FORMAT, "sums of a batch-norm came that nobody waits for: do all nodes run the same version?");
@@ -486,7 +486,7 @@ static void on_norm(struct echi_worker *w, const struct echi_event *e, struct ec
 }
 
 /* A part has ended in front of a batch-norm. */
-static void stop_at_norm(struct echi_worker *w, struct echi_strand *s, const struct echi_task *t, struct echi_actions *out) {
+static void stop_at_norm(struct echi_worker *w, struct echi_flight *s, const struct echi_task *t, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_NORM);
     a->slot = t->sums;
     a->msg.lease = s->lease;
@@ -494,15 +494,15 @@ static void stop_at_norm(struct echi_worker *w, struct echi_strand *s, const str
     a->msg.flag = goes_backward(w, s);
     s->norm_samples = 0;
     s->norm_sending = true;
-    enter(w, s, ECHI_STRAND_WAITS_NORM);
+    enter(w, s, ECHI_FLIGHT_WAITS_NORM);
 }
 
 /* The run cannot go on: how new the newest weights here are, and then they themselves. Whatever comes after that, they are not written. */
 static void on_ask(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "a worker was asked for its weights by a stranger");
-    const struct echi_strand *s = &w->strand[0];
-    for (int i = 1; i < w->setup->plan.strands; i++)
-        if (w->strand[i].samples > s->samples) s = &w->strand[i];
+    const struct echi_flight *s = &w->flight[0];
+    for (int i = 1; i < w->setup->plan.flights; i++)
+        if (w->flight[i].samples > s->samples) s = &w->flight[i];
     w->given = e->msg->flag != ECHI_ASK_NEWEST;
     struct echi_action *a =
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, w->given ? ECHI_KIND_PARAMS : ECHI_KIND_ASK);
@@ -525,7 +525,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
 }
 
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[e->task->strand];
+    struct echi_flight *s = &w->flight[e->task->flight];
     if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
     if (e->task->kind == ECHI_TASK_ADD) return echi_worker_ring_added(w, e->task, out);
     if (--w->tasks == 0) w->busy += (uint64_t)e->now - w->busy_since;
@@ -533,7 +533,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     if ((e->task->kind == ECHI_TASK_FORWARD || e->task->until > 0) && s->abandoned) return over(w, s);
     if (e->task->until > 0) {
         s->gone = e->task->until;
-        enter(w, s, ECHI_STRAND_WAITS_PART);
+        enter(w, s, ECHI_FLIGHT_WAITS_PART);
         return echi_worker_drops_forward(w, out);
     }
     const bool has_loss = e->task->kind == ECHI_TASK_STEP && (!exchanges(w, s) || s->part == w->setup->norms);
@@ -547,7 +547,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         a->slot = e->task->act;
         a->msg.lease = s->lease;
         s->sending++;
-        enter(w, s, ECHI_STRAND_WAITS_HEAD);
+        enter(w, s, ECHI_FLIGHT_WAITS_HEAD);
         return;
     }
     if (e->task->kind == ECHI_TASK_BACKWARD) echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
@@ -559,7 +559,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     w->takeover.of = s->lease;
     push_ready(w, s, true, e->now, out);
     /* Where rounds are waited for, another lease of this round may come: its weights are those that are here. */
-    enter(w, s, w->policy->rounds ? ECHI_STRAND_IDLE : ECHI_STRAND_WAITS_WEIGHTS);
+    enter(w, s, w->policy->rounds ? ECHI_FLIGHT_IDLE : ECHI_FLIGHT_WAITS_WEIGHTS);
 }
 
 /* What was not pushed yet is given up: it belongs to weights that may not have survived. */
@@ -586,8 +586,8 @@ static void change_owner(struct echi_worker *w, const struct echi_event *e, stru
     w->entered = false;
     w->arriving = true;
     renew_link(w, out);
-    for (int i = 0; i < p->strands; i++)
-        if (w->strand[i].phase == ECHI_STRAND_IDLE) enter(w, &w->strand[i], ECHI_STRAND_WAITS_WEIGHTS);
+    for (int i = 0; i < p->flights; i++)
+        if (w->flight[i].phase == ECHI_FLIGHT_IDLE) enter(w, &w->flight[i], ECHI_FLIGHT_WAITS_WEIGHTS);
 }
 
 static void on_moved(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -606,11 +606,11 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
         w->coming[i] = (struct echi_coming){0};
     }
     bool owned = e->from == w->owner;
-    for (int i = 0; i < p->strands; i++) {
-        struct echi_strand *s = &w->strand[i];
+    for (int i = 0; i < p->flights; i++) {
+        struct echi_flight *s = &w->flight[i];
         if (!begun(s) || s->lease.owner != e->from) continue;
         owned = s->abandoned = true;
-        if (s->phase != ECHI_STRAND_ANSWERED) continue;
+        if (s->phase != ECHI_FLIGHT_ANSWERED) continue;
         echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
         over(w, s);   /* what waits for a batch-norm's sums does so under bsp, where no owner can be lost */
     }
@@ -624,15 +624,15 @@ static void arrive(struct echi_worker *w, struct echi_actions *out) {
     if (w->decoding) return;
     int places = 0;
     bool used[ECHI_WORKER_PLACES] = {false};
-    for (int i = 0; i < p->strands; i++) {
-        if (begun(&w->strand[i])) return;
-        used[w->strand[i].weights] = !coded(w);
+    for (int i = 0; i < p->flights; i++) {
+        if (begun(&w->flight[i])) return;
+        used[w->flight[i].weights] = !coded(w);
     }
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         used[i] = used[i] || w->posted[i] != ECHI_NO_RANK;
         places += w->posted[i] == w->owner;
     }
-    for (uint8_t i = 0; i < ECHI_WORKER_PLACES && places < p->strands; i++) {
+    for (uint8_t i = 0; i < ECHI_WORKER_PLACES && places < p->flights; i++) {
         if (used[i]) continue;
         post(w, i, w->owner, out);
         places++;
@@ -641,11 +641,11 @@ static void arrive(struct echi_worker *w, struct echi_actions *out) {
     if (w->n_leases > 0) say_enter(w, &w->lease[0], out);
 }
 
-/* One spare place for weights a strand: strand i begins with slot 2i as its own, 2i + 1 is posted; the first answers
+/* One spare place for weights a flight: flight i begins with slot 2i as its own, 2i + 1 is posted; the first answers
  * take the places of the weights before them. */
 static void on_start(struct echi_worker *w, struct echi_actions *out) {
-    for (int i = 0; i < w->setup->plan.strands; i++) {
-        w->strand[i].weights = (uint8_t)(2 * i);
+    for (int i = 0; i < w->setup->plan.flights; i++) {
+        w->flight[i].weights = (uint8_t)(2 * i);
         if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
         post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
         if (w->setup->plan.separated)
@@ -671,14 +671,14 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
     case ECHI_EVENT_SENT:
-        if (e->slot.kind == ECHI_SLOT_WORKER_NORM) w->strand[0].norm_sending = false;   /* with rounds there is one strand */
-        else if (!echi_worker_ring_sent(w, e)) w->strand[e->slot.index].sending--;
+        if (e->slot.kind == ECHI_SLOT_WORKER_NORM) w->flight[0].norm_sending = false;   /* with rounds there is one flight */
+        else if (!echi_worker_ring_sent(w, e)) w->flight[e->slot.index].sending--;
         break;
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
     case ECHI_EVENT_TAKEOVER: echi_worker_takeover(w, e, out); break;
     case ECHI_EVENT_GRADIENT: {
-        struct echi_strand *s = &w->strand[e->task->strand];
+        struct echi_flight *s = &w->flight[e->task->flight];
         s->ready[e->layer] = true;
         push_ready(w, s, false, e->now, out);
         break;

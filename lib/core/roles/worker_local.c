@@ -15,9 +15,9 @@ static struct echi_task *compute(struct echi_worker *w, enum echi_task_kind kind
     return t;
 }
 
-static void enter(struct echi_worker *w, enum echi_strand_phase phase) {
-    w->strand[0].phase = phase;
-    w->strand[0].since = w->turns++;
+static void enter(struct echi_worker *w, enum echi_flight_phase phase) {
+    w->flight[0].phase = phase;
+    w->flight[0].since = w->turns++;
 }
 
 static struct echi_delta *held(struct echi_worker *w) {
@@ -37,8 +37,8 @@ static int free_delta(const struct echi_worker *w) {
 static int next_lease(struct echi_worker *w) {
     int ahead = -1;
     for (int i = 0; i < w->n_leases; i++) {
-        if (w->lease[i].round == w->strand[0].version) return i;
-        if (ahead < 0 && w->rules->may_begin(&w->lease[i], w->strand[0].version)) ahead = i;
+        if (w->lease[i].round == w->flight[0].version) return i;
+        if (ahead < 0 && w->rules->may_begin(&w->lease[i], w->flight[0].version)) ahead = i;
     }
     return held(w) ? -1 : ahead;
 }
@@ -46,14 +46,14 @@ static int next_lease(struct echi_worker *w) {
 /* Is the change of the lease in hand to be made now? When its round's weights are here: it then leaves at once. Earlier only to
  * make room for a lease of the round before, which was a lost worker's and holds everybody up. */
 static bool may_close(const struct echi_worker *w) {
-    const struct echi_strand *s = &w->strand[0];
+    const struct echi_flight *s = &w->flight[0];
     bool now = s->lease.round == s->version;
     for (int i = 0; i < w->n_leases; i++) now = now || w->lease[i].round == s->version;
     return now && free_delta(w) >= 0;
 }
 
 static bool take_lease(struct echi_worker *w) {
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     const int at = next_lease(w);
     if (at < 0) return false;
     s->lease = w->lease[at];
@@ -63,7 +63,7 @@ static bool take_lease(struct echi_worker *w) {
     s->correct = 0;
     w->local.done = 0;
     w->local.seen = s->samples + w->local.behind;
-    enter(w, ECHI_STRAND_BACKWARD);
+    enter(w, ECHI_FLIGHT_BACKWARD);
     return true;
 }
 
@@ -77,15 +77,15 @@ static struct echi_lease part_of(const struct echi_worker *w, const struct echi_
 }
 
 bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out) {
-    const struct echi_strand *s = &w->strand[0];
-    const bool in_hand = s->phase == ECHI_STRAND_BACKWARD && w->local.done < s->lease.n;
+    const struct echi_flight *s = &w->flight[0];
+    const bool in_hand = s->phase == ECHI_FLIGHT_BACKWARD && w->local.done < s->lease.n;
     if (!in_hand && w->n_leases == 0) return false;
     *out = in_hand ? part_of(w, &s->lease, w->local.done) : part_of(w, &w->lease[0], 0);
     return true;
 }
 
 static void step(struct echi_worker *w, struct echi_actions *out) {
-    const struct echi_lease *l = &w->strand[0].lease;
+    const struct echi_lease *l = &w->flight[0].lease;
     struct echi_task *t = compute(w, ECHI_TASK_STEP, out);
     t->lease = part_of(w, l, w->local.done);
     w->local.done += t->lease.n;
@@ -105,7 +105,7 @@ static void apply(struct echi_worker *w, const struct echi_lease *part, struct e
 }
 
 static void make_delta(struct echi_worker *w, int to, struct echi_actions *out) {
-    const struct echi_strand *s = &w->strand[0];
+    const struct echi_flight *s = &w->flight[0];
     struct echi_task *t = compute(w, ECHI_TASK_LOCAL_DELTA, out);
     t->lease = s->lease;
     t->weights = OWN;
@@ -116,7 +116,7 @@ static void make_delta(struct echi_worker *w, int to, struct echi_actions *out) 
 }
 
 static void begin(struct echi_worker *w, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     if (w->local.busy) return;
     if (w->local.fresh) {
         struct echi_task *t = compute(w, ECHI_TASK_LOCAL_JOIN, out);
@@ -125,7 +125,7 @@ static void begin(struct echi_worker *w, struct echi_actions *out) {
         t->state_out = ORIGIN;
         return;
     }
-    if (s->phase == ECHI_STRAND_WAITS_WEIGHTS || (s->phase == ECHI_STRAND_IDLE && !take_lease(w))) return;
+    if (s->phase == ECHI_FLIGHT_WAITS_WEIGHTS || (s->phase == ECHI_FLIGHT_IDLE && !take_lease(w))) return;
     if (w->local.done < s->lease.n) return step(w, out);
     if (may_close(w)) make_delta(w, free_delta(w), out);
 }
@@ -138,7 +138,7 @@ static void push(struct echi_worker *w, struct echi_delta *d, struct echi_action
         a->slot = (struct echi_slot){ECHI_SLOT_LOCAL_DELTA, (uint8_t)(d - w->local.delta)};
         a->msg.lease = d->lease;
         a->msg.part = (uint16_t)part;
-        a->msg.flag = w->n_leases > 0 || w->strand[0].phase == ECHI_STRAND_BACKWARD;
+        a->msg.flag = w->n_leases > 0 || w->flight[0].phase == ECHI_FLIGHT_BACKWARD;
         w->entered = a->msg.flag;
         a->msg.version = d->lease.round;
         a->msg.samples = d->seen;
@@ -149,7 +149,7 @@ static void push(struct echi_worker *w, struct echi_delta *d, struct echi_action
 }
 
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     struct echi_delta *d = held(w);
     if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     if (!echi_worker_has_weights(w, ARRIVED.index, e, out)) return;
@@ -157,21 +157,21 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     s->samples = e->msg->samples;
     w->local.fresh = true;
     w->local.behind = 0;
-    if (s->phase == ECHI_STRAND_WAITS_WEIGHTS) enter(w, ECHI_STRAND_IDLE);
+    if (s->phase == ECHI_FLIGHT_WAITS_WEIGHTS) enter(w, ECHI_FLIGHT_IDLE);
     if (d) push(w, d, out);   /* its round is that of these weights: it was one ahead */
 }
 
 static void on_delta(struct echi_worker *w, const struct echi_task *t, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     struct echi_delta *d = &w->local.delta[t->grads.index];
     *d = (struct echi_delta){.lease = s->lease, .held = true, .seen = w->local.seen, .loss = s->loss, .correct = s->correct};
     w->local.behind += s->lease.n;
-    enter(w, ECHI_STRAND_IDLE);
+    enter(w, ECHI_FLIGHT_IDLE);
     if (d->lease.round == s->version) push(w, d, out);
 }
 
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     w->local.busy = false;
     switch (e->task->kind) {
     case ECHI_TASK_STEP:

@@ -65,7 +65,7 @@ static void add(struct echi_worker *w, int part, struct echi_actions *out) {
 }
 
 void echi_worker_ring_push(struct echi_worker *w, int part, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     w->ring.of = s->lease;
     if (echi_ring_first(plan_of(w), sharing(w, s->lease.round_size), owner_of(w, part)) == w->setup->rank) {
         send_sum(w, part, (struct echi_slot){ECHI_SLOT_WORKER_GRADS, 0}, &s->lease, s->lease.n, out);
@@ -167,7 +167,7 @@ bool echi_worker_ring_quiet(const struct echi_worker *w) {
  * used again: there is one more, and those that the worker has are in another. Nor is that of the sums. */
 void echi_worker_ring_end(struct echi_worker *w, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(w);
-    const struct echi_slot place = {ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)(echi_plan_places(p, w->setup->rank) + p->strands - 1)};
+    const struct echi_slot place = {ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)(echi_plan_places(p, w->setup->rank) + p->flights - 1)};
     w->ring.on = false;
     w->ring.here = w->ring.ready = w->ring.spent = (struct echi_part_set){{0}};
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {

@@ -37,15 +37,15 @@ void echi_worker_stop(struct echi_worker *w, const struct echi_event *e, struct 
     w->n_leases = 0;
     echi_worker_drops_forward(w, out);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++)
-        if (w->posted[i] != ECHI_NO_RANK && !(w->strand[0].early && w->strand[0].place == i)) empty(w, i, out);
+        if (w->posted[i] != ECHI_NO_RANK && !(w->flight[0].early && w->flight[0].place == i)) empty(w, i, out);
 }
 
 void echi_worker_drops_forward(struct echi_worker *w, struct echi_actions *out) {
-    struct echi_strand *s = &w->strand[0];
-    if (!w->takeover.still || s->phase != ECHI_STRAND_WAITS_PART) return;   /* a task reads what has come; it ends first */
+    struct echi_flight *s = &w->flight[0];
+    if (!w->takeover.still || s->phase != ECHI_FLIGHT_WAITS_PART) return;   /* a task reads what has come; it ends first */
     if (s->early) empty(w, s->place, out);
     s->early = false;
-    s->phase = ECHI_STRAND_IDLE;
+    s->phase = ECHI_FLIGHT_IDLE;
 }
 
 bool echi_worker_passes_over(struct echi_worker *w, int place, const struct echi_event *e, struct echi_actions *out) {
@@ -69,7 +69,7 @@ bool echi_worker_has_gradients(const struct echi_worker *w, const struct echi_le
 }
 
 void echi_worker_stands(struct echi_worker *w, struct echi_actions *out) {
-    const struct echi_strand *s = &w->strand[0];
+    const struct echi_flight *s = &w->flight[0];
     if (!w->takeover.still || w->takeover.told || w->tasks > 0 || s->sending > 0 || !echi_worker_ring_quiet(w)) return;
     w->takeover.told = true;
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_STANDS);
@@ -95,7 +95,7 @@ static void post_for_others(struct echi_worker *w, struct echi_actions *out) {
 /* Weights that are newer than what the takeover begins at were made with a part that is lost: nothing of them may be used. */
 void echi_worker_takeover(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
-    struct echi_strand *s = &w->strand[0];
+    struct echi_flight *s = &w->flight[0];
     w->owner = p->owner_of[0];
     w->joined = e->msg->members;
     w->entered = false;
@@ -103,7 +103,7 @@ void echi_worker_takeover(struct echi_worker *w, const struct echi_event *e, str
     if (s->version > e->msg->version) w->takeover.has = false;
     if (!w->takeover.has) {
         w->takeover.gradients = false;
-        s->phase = ECHI_STRAND_WAITS_WEIGHTS;
+        s->phase = ECHI_FLIGHT_WAITS_WEIGHTS;
         s->version = s->samples = 0;
     }
     if (w->ring.on) echi_worker_ring_end(w, out);

@@ -16,7 +16,7 @@
 #define ECHI_UNITS_MAX 256            /* layers with parameters of a model */
 #define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
 #define ECHI_MERGE_STEPS 64           /* steps whose rows it merges at most: 256 rows fill them with 4 each, and tasks stay small */
-#define ECHI_STRANDS 2                /* steps of one worker in flight at most */
+#define ECHI_FLIGHTS 2                /* steps of one worker in flight at most */
 #define ECHI_LEASES_AHEAD 8           /* leases dealt ahead to a worker, beside those that it computes, at most: so many that no round trip
                                          shows. One at first, and one more each time that it runs out while one is on its way (ledger.c) */
 #define ECHI_ROUND_PARTS 16           /* a share of a round may be leased in so many parts, see echi_plan_room */
@@ -24,9 +24,9 @@
 #define ECHI_ROUND_LEASES (ECHI_WORLD_MAX + 192)   /* leases that make up a round, at most: one a worker, and parts of large shares */
 #define ECHI_UNACKED_MAX 256          /* pushes in a group's state that another owner has not acknowledged, at most */
 #define ECHI_ANSWERS 4                /* weights of one owner on their way to other nodes at once, at most */
-#define ECHI_SNAPSHOTS (2 + ECHI_ANSWERS + ECHI_STRANDS)   /* weights: one current, one being written, those on their way, and those that
+#define ECHI_SNAPSHOTS (2 + ECHI_ANSWERS + ECHI_FLIGHTS)   /* weights: one current, one being written, those on their way, and those that
                                          the own worker computes on (echi_loan.h) */
-#define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* a worker's slots for weights, see echi_plan_places */
+#define ECHI_WORKER_PLACES (ECHI_FLIGHTS * (1 + ECHI_GROUPS_MAX))   /* a worker's slots for weights, see echi_plan_places */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no group, no slot */
 #define ECHI_NO_RANK 65535

@@ -79,7 +79,7 @@ enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_R
 /* members.c: does the plan place this role on `rank`? */
 bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role);
 
-/* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last look, or for
+/* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last evaluation, or for
  * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them. */
 enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST };
 /* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of

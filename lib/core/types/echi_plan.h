@@ -36,7 +36,7 @@ struct echi_plan {
     uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
     uint16_t owner_of[ECHI_GROUPS_MAX];   /* rank that owns the trunk (or all layers) for each group; beyond n_groups ECHI_NO_RANK */
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
-    uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
+    uint8_t flights;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (PROTOCOL.md); BSP only */
@@ -96,7 +96,7 @@ void echi_plan_move(struct echi_plan *plan, int rank, int group);
 /* What a LOST, REGROUP or TAKEOVER word says, done to the plan. */
 struct echi_msg;
 void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
-/* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
+/* Places for weights to come to a worker's node: for each living owner that it may work for one a flight, since a place that was
  * posted for a living node cannot be taken back. */
 int echi_plan_places(const struct echi_plan *plan, int rank);
 /* One node works for itself, in rounds: each round is one lease, its push is the round's sum, and nobody reads the weights while they are

@@ -6,12 +6,12 @@
 
 enum echi_slot_kind {
     ECHI_SLOT_NONE,
-    ECHI_SLOT_WORKER_WEIGHTS,   /* [strands + echi_plan_places]: each strand's current one, and spare ones posted for each owner. Coded
-                                   [2 * strands + 1]: a spare one for each strand, and the copy that has taken all that
+    ECHI_SLOT_WORKER_WEIGHTS,   /* [flights + echi_plan_places]: each flight's current one, and spare ones posted for each owner. Coded
+                                   [2 * flights + 1]: a spare one for each flight, and the copy that has taken all that
                                    came. `local`: [1] */
-    ECHI_SLOT_WORKER_GRADS,     /* [strand] */
-    ECHI_SLOT_WORKER_ACT,       /* [strand] rows and labels on their way to the head */
-    ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */
+    ECHI_SLOT_WORKER_GRADS,     /* [flight] */
+    ECHI_SLOT_WORKER_ACT,       /* [flight] rows and labels on their way to the head */
+    ECHI_SLOT_WORKER_ACT_GRAD,  /* [flights] in the order in which they come */
     ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
     ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round */
     ECHI_SLOT_OWNER_WEIGHTS,    /* [echi_plan_snapshots], at most ECHI_SNAPSHOTS */
@@ -30,7 +30,7 @@ enum echi_slot_kind {
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
     /* codec top-k */
     ECHI_SLOT_WORKER_RESIDUAL,  /* [1] what was not pushed yet */
-    ECHI_SLOT_WORKER_CODED,     /* [strand] a push as it is written */
+    ECHI_SLOT_WORKER_CODED,     /* [flight] a push as it is written */
     ECHI_SLOT_WORKER_COMING,    /* [echi_plan_places] weights as they come */
     ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has, or all that are sent the same (echi_plan_known) */
     ECHI_SLOT_OWNER_CODED,      /* [ECHI_ANSWERS] weights as they are written */
@@ -79,7 +79,7 @@ enum echi_task_kind {
 /* Names every slot that it reads and writes: a driver chooses nothing. */
 struct echi_task {
     uint8_t kind, role;
-    uint8_t strand;                         /* FORWARD, BACKWARD, STEP: whose activations */
+    uint8_t flight;                         /* FORWARD, BACKWARD, STEP: whose activations */
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then,
                                                lent or not */

@@ -110,7 +110,7 @@ int echi_plan_places(const struct echi_plan *plan, int rank) {
     const unsigned groups = plan->was_in[rank] | 1u << plan->group_of[rank];
     int owners = 0;
     for (int g = 0; g < plan->n_groups; g++) owners += (groups >> g & 1) && echi_plan_group_lives(plan, g);
-    return plan->strands * owners + (plan->exchange == ECHI_EXCHANGE_RING);   /* worker_ring.c: one for when it has ended */
+    return plan->flights * owners + (plan->exchange == ECHI_EXCHANGE_RING);   /* worker_ring.c: one for when it has ended */
 }
 
 static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
@@ -123,7 +123,7 @@ bool echi_plan_alone(const struct echi_plan *plan) {
 int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
     if (echi_plan_alone(plan)) return 1;
     if (in_rounds(plan)) return 2;
-    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->strands : 0);
+    return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->flights : 0);
 }
 
 int echi_plan_known(const struct echi_plan *plan, int owner, int rank) {

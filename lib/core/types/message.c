@@ -275,7 +275,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1 || p->reserve > 1 || p->reserve >= p->n_groups) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
-    if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
+    if (p->flights < 1 || p->flights > ECHI_FLIGHTS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
     if (p->optimizer >= ECHI_OPTIMIZERS || !echi_schedule_valid(&p->schedule)) return false;
     if (echi_optimizer_adam(p->optimizer) ? p->momentum != 0 || !echi_adam_valid(&p->adam)
@@ -286,7 +286,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups > 1 && !policy->grouped) return false;
     if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
     if (p->sync_norm > 1 || (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
-    if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
+    if (p->flights > 1 && (policy->rounds || !p->separated)) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
     const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
     if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
@@ -366,7 +366,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->reserve);
     echi_put8(&w, p->separated);
     echi_put16(&w, p->head);
-    echi_put8(&w, p->strands);
+    echi_put8(&w, p->flights);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put8(&w, p->sync_norm);
@@ -411,7 +411,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->reserve = echi_get8(&r);
     p->separated = echi_get8(&r);
     p->head = echi_get16(&r);
-    p->strands = echi_get8(&r);
+    p->flights = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->sync_norm = echi_get8(&r);

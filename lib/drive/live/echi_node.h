@@ -55,8 +55,8 @@ struct echi_node {
     struct echi_watched watched[ECHI_WORLD_MAX];
     struct { uint64_t ticks, told; int64_t since, looked; bool stuck; } progress;   /* of the lane: since when there is none */
     int64_t round_most;                       /* the longest that a round of the loop took beside waiting */
-    struct { int phase; int64_t at; } told_run; /* since when the coordinator and the strands are where they are */
-    struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
+    struct { int phase; int64_t at; } told_run; /* since when the coordinator and the flights are where they are */
+    struct { uint32_t turn; int64_t at; } told_flight[ECHI_FLIGHTS];
     int tells;                                /* ech_config.tell, as it was last seen */
     uint64_t sizes_told;                      /* changes of step sizes that were logged */
     struct echi_shown shown;

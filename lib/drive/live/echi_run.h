@@ -63,7 +63,7 @@ void echi_report_run(struct ech_report *report, const struct echi_coordinator *c
 struct echi_shown {
     struct ech_progress progress;
     int64_t clock, rate_clock;
-    uint64_t looks, rate_samples;
+    uint64_t evals, rate_samples;
     bool rated;
 };
 /* Of a run that begins, or goes on from there. */

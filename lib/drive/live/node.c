@@ -135,10 +135,10 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
 
 static ech_status make_coordinator(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
-    struct echi_wishes wishes;
+    struct echi_plan_request request;
     struct echi_goal goal;
-    ECHI_TRY(echi_wishes_from(c, n->job, &wishes, n->err));
-    ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, n->links.given, &goal, n->err));
+    ECHI_TRY(echi_plan_request_from(c, n->job, &request, n->err));
+    ECHI_TRY(echi_goal_from(c, n->job, &request, &n->setup.plan, n->links.given, &goal, n->err));
     goal.give_final = n->c->user != NULL;
     goal.tick = (int64_t)(c->deadline * 1e9);
     goal.collect = (int64_t)(COLLECT * c->deadline * 1e9);
@@ -152,7 +152,7 @@ static ech_status make_coordinator(struct echi_node *n) {
     }
     n->role.coordinator = calloc(1, sizeof *n->role.coordinator);
     if (!n->role.coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
-    echi_coordinator_init(n->role.coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
+    echi_coordinator_init(n->role.coordinator, &n->setup, &request, &goal, c->plan[0] != 0);
     n->role.coordinator->work.between = echi_watch_between;
     n->role.coordinator->work.self = n;
     return ECH_OK;
@@ -187,7 +187,7 @@ static ech_status open_recorder(struct echi_node *n) {
     about->train_samples = n->job->train_samples;
     about->test_samples = n->job->test_samples;
     if (n->role.coordinator) {
-        about->wishes = n->role.coordinator->wishes;
+        about->request = n->role.coordinator->request;
         about->goal = n->role.coordinator->goal;
         about->plan_given = n->role.coordinator->plan_given;
         about->plan = n->setup.plan;

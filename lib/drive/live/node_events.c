@@ -146,7 +146,7 @@ static void log_plan(struct echi_node *n) {
     if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
-    for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
+    for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->flights;
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds && at_once > 4 * (uint64_t)p->round)
         echi_config_log(n->c->config, ECH_LOG_WARN,
                         "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower "

@@ -11,7 +11,7 @@ _Static_assert(ECH_STALENESS_BINS == ECHI_STALENESS_BINS, "the report has a plac
 #define RATE_OVER (ECHI_SECOND / 4)   /* ns at least: of less, whether a round's end falls in is a matter of luck */
 
 void echi_progress_begin(const struct echi_standing *at, struct echi_shown *shown) {
-    *shown = (struct echi_shown){.progress = {.samples = at->samples, .loss = at->loss}, .clock = at->clock, .looks = at->looks,
+    *shown = (struct echi_shown){.progress = {.samples = at->samples, .loss = at->loss}, .clock = at->clock, .evals = at->evals,
                                  .rate_samples = at->samples, .rate_clock = at->clock};
 }
 
@@ -39,7 +39,7 @@ void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, 
     c->loss_samples = c->stale_count = 0;
     shown->progress = p;
     shown->clock = clock;
-    shown->looks = c->looks;
+    shown->evals = c->evals;
 }
 
 /* How far an evaluation is; false: none runs. All else is as it was before. */
@@ -59,7 +59,7 @@ static bool show_eval(struct echi_node *n, int64_t now) {
 void echi_node_progress(struct echi_node *n, int64_t now) {
     struct echi_coordinator *c = n->role.coordinator;
     if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->looks != n->shown.looks && c->accuracy >= 0;   /* else a stop has ended the evaluation */
+    const bool looked = c->evals != n->shown.evals && c->accuracy >= 0;   /* else a stop has ended the evaluation */
     if (now < n->progress_at && !looked) return;
     if (!looked && show_eval(n, now)) return;
     const int64_t clock = echi_coordinator_clock(c, now);
@@ -93,8 +93,8 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p) {
 static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
     r->predicted_images_per_second = c->count ? c->candidate[c->taken].rate : -1;
     r->predicted_staleness = c->count ? c->candidate[c->taken].staleness : -1;
-    r->useless = c->useless;
-    r->useless_gain = c->gain;
+    r->net_negative = c->net_negative;
+    r->net_negative_gain = c->gain;
 }
 
 /* Ranks that are lost and had a worker. */

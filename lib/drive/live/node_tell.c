@@ -21,10 +21,10 @@ void echi_tell_note(struct echi_node *n, int64_t now) {
         n->told_run.phase = (int)n->role.coordinator->phase;
         n->told_run.at = now;
     }
-    for (int i = 0; n->role.worker && i < n->setup.plan.strands; i++) {
-        if (n->told_strand[i].at && n->role.worker->strand[i].since == n->told_strand[i].turn) continue;
-        n->told_strand[i].turn = n->role.worker->strand[i].since;
-        n->told_strand[i].at = now;
+    for (int i = 0; n->role.worker && i < n->setup.plan.flights; i++) {
+        if (n->told_flight[i].at && n->role.worker->flight[i].since == n->told_flight[i].turn) continue;
+        n->told_flight[i].turn = n->role.worker->flight[i].since;
+        n->told_flight[i].at = now;
     }
 }
 
@@ -36,13 +36,13 @@ static const char *phase_name(enum echi_run_phase phase) {
     case ECHI_RUN_PLANNED: return "waits for nodes to stand ready";
     case ECHI_RUN_FEEDS: return "hands out the first weights";
     case ECHI_RUN_TRAINS: return "trains";
-    case ECHI_RUN_HOLDS: return "holds all nodes for a look at the test set";
-    case ECHI_RUN_LOOKS: return "looks at the test set";
+    case ECHI_RUN_HOLDS: return "holds all nodes for an evaluation";
+    case ECHI_RUN_EVALUATES: return "evaluates";
     case ECHI_RUN_QUIETS: return "waits, for a checkpoint, for owners to have each other's states";
     case ECHI_RUN_GATHERS: return "gathers a checkpoint";
     case ECHI_RUN_DRAINS: return "waits for owners to have each other's states";
     case ECHI_RUN_LAST_KEEP: return "keeps the last checkpoint";
-    case ECHI_RUN_LAST_LOOK: return "takes the last look at the test set";
+    case ECHI_RUN_LAST_EVAL: return "evaluates for the last time";
     case ECHI_RUN_RESCUES: return "gathers the newest weights that are left";
     case ECHI_RUN_ENDS: return "waits for last words";
     case ECHI_RUN_ENDED: return "has ended";
@@ -85,7 +85,7 @@ static void tell_coordinator(struct echi_node *n, struct echi_print *l, int64_t 
         echi_print(l, "%s %d", before, r);
         before = ",";
     }
-    if (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) {
+    if (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) {
         if (c->parts_out > 0) echi_print(l, "; %d owners' weights are still to come", c->parts_out);
         else echi_print(l, "; computes the accuracy");
     }
@@ -114,37 +114,37 @@ static void add_part(struct echi_print *l, const struct echi_node *n, int part) 
 }
 
 /* Who owns the first part that a forward lacks. */
-static int waits_for_part_of(const struct echi_node *n, const struct echi_strand *s) {
+static int waits_for_part_of(const struct echi_node *n, const struct echi_flight *s) {
     const struct echi_worker *w = n->role.worker;
     int part = 0;
     while (part + 1 < w->parts && echi_part_in(&w->coming[s->place].here, part)) part++;
     return echi_plan_part_owner(&n->setup.plan, n->setup.plan.group_of[n->rank], part);
 }
 
-static void add_strand(struct echi_print *l, const struct echi_node *n, const struct echi_strand *s) {
+static void add_flight(struct echi_print *l, const struct echi_node *n, const struct echi_flight *s) {
     switch (s->phase) {
-    case ECHI_STRAND_WAITS_WEIGHTS:
+    case ECHI_FLIGHT_WAITS_WEIGHTS:
         if (s->lease.id) echi_print(l, "waits for weights from rank %d, behind the push of lease %u", owner_of(n), s->lease.id);
         else echi_print(l, "waits for the first weights from rank %d", owner_of(n));
         break;
-    case ECHI_STRAND_IDLE:
+    case ECHI_FLIGHT_IDLE:
         if (n->role.worker->n_leases == 0) echi_print(l, "waits for a lease from rank 0");
         else if (s->sending > 0) echi_print(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
         else if (n->role.worker->policy->rounds)
             echi_print(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n),
                        n->role.worker->lease[0].id, (unsigned long long)s->version);
-        else echi_print(l, "waits for another strand to go first with lease %u", n->role.worker->lease[0].id);
+        else echi_print(l, "waits for another flight to go first with lease %u", n->role.worker->lease[0].id);
         break;
-    case ECHI_STRAND_FORWARD: echi_print(l, "computes lease %u forward", s->lease.id); break;
-    case ECHI_STRAND_WAITS_HEAD: echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
-    case ECHI_STRAND_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
-    case ECHI_STRAND_BACKWARD:
+    case ECHI_FLIGHT_FORWARD: echi_print(l, "computes lease %u forward", s->lease.id); break;
+    case ECHI_FLIGHT_WAITS_HEAD: echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
+    case ECHI_FLIGHT_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
+    case ECHI_FLIGHT_BACKWARD:
         echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
         if (s->next_part < 0) break;
         echi_print(l, ", next to leave is the gradient of ");
         add_part(l, n, s->next_part);
         break;
-    case ECHI_STRAND_WAITS_PART:
+    case ECHI_FLIGHT_WAITS_PART:
         if (!s->early) {
             echi_print(l, "waits until %d gradients of the step before lease %u have left", s->sending, s->lease.id);
             break;
@@ -152,7 +152,7 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
         echi_print(l, "waits for the weights of %s, %d layers into lease %u, from rank %d", n->job->layer[s->gone].name, s->gone,
                    s->lease.id, waits_for_part_of(n, s));
         break;
-    case ECHI_STRAND_WAITS_NORM:
+    case ECHI_FLIGHT_WAITS_NORM:
         echi_print(l, "waits for rank %d to say what a batch-norm sums over all workers, behind part %d of %d of lease %u", s->lease.owner,
                    s->part + 1, 2 * n->setup.norms + 1, s->lease.id);
         break;
@@ -162,10 +162,10 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
 static void tell_worker(struct echi_node *n, struct echi_print *l, int64_t now) {
     const struct echi_worker *w = n->role.worker;
     echi_print(l, "worker of group %d:", n->setup.plan.group_of[n->rank]);
-    for (int i = 0; i < n->setup.plan.strands; i++) {
+    for (int i = 0; i < n->setup.plan.flights; i++) {
         echi_print(l, i ? "; and " : " ");
-        add_strand(l, n, &w->strand[i]);
-        echi_print(l, ", since %.1f s", seconds(n->told_strand[i].at, now));
+        add_flight(l, n, &w->flight[i]);
+        echi_print(l, ", since %.1f s", seconds(n->told_flight[i].at, now));
     }
     echi_print(l, "; %d leases not begun", w->n_leases);
     say(n, l);
@@ -335,7 +335,7 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
 
 /* ------------------------------------------------------ what one peer owes */
 
-/* The nearest to a part comes first: a push that stopped half-way, then what a strand here waits for, then leases. */
+/* The nearest to a part comes first: a push that stopped half-way, then what a flight here waits for, then leases. */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap) {
     const struct echi_push *push = n->role.owner ? &n->role.owner->push[peer] : NULL;
     struct echi_print l = {buf, cap, 0};
@@ -349,15 +349,15 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
         add_part(&l, n, echi_post_part(&n->setup, ECHI_KIND_PUSH, n->rank, i));
         echi_print(&l, " of lease %u was to come", push->lease.id);
     }
-    for (int i = 0; n->role.worker && i < n->setup.plan.strands && l.len == 0; i++) {
-        const struct echi_strand *s = &n->role.worker->strand[i];
-        const bool weights = (s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer) ||
-                             (s->phase == ECHI_STRAND_WAITS_PART && s->early && waits_for_part_of(n, s) == peer);
-        const bool head = s->phase == ECHI_STRAND_WAITS_HEAD && n->setup.plan.head == peer;
-        const bool lease = s->phase == ECHI_STRAND_IDLE && n->role.worker->n_leases == 0 && peer == 0;
+    for (int i = 0; n->role.worker && i < n->setup.plan.flights && l.len == 0; i++) {
+        const struct echi_flight *s = &n->role.worker->flight[i];
+        const bool weights = (s->phase == ECHI_FLIGHT_WAITS_WEIGHTS && owner_of(n) == peer) ||
+                             (s->phase == ECHI_FLIGHT_WAITS_PART && s->early && waits_for_part_of(n, s) == peer);
+        const bool head = s->phase == ECHI_FLIGHT_WAITS_HEAD && n->setup.plan.head == peer;
+        const bool lease = s->phase == ECHI_FLIGHT_IDLE && n->role.worker->n_leases == 0 && peer == 0;
         if (!weights && !head && !lease) continue;
         echi_print(&l, ", while the worker here ");
-        add_strand(&l, n, s);
+        add_flight(&l, n, s);
     }
     if (l.len == 0 && n->role.coordinator && n->role.coordinator->held[peer] > 0) {
         echi_print(&l, ", while training, with lease");

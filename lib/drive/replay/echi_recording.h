@@ -34,7 +34,7 @@ struct echi_about {
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;
     /* rank 0 */
-    struct echi_wishes wishes;
+    struct echi_plan_request request;
     struct echi_goal goal;
     bool plan_given; struct echi_plan plan;
     uint8_t initial[32];      /* SHA-256 of the initial weights */

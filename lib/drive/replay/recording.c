@@ -68,7 +68,7 @@ size_t echi_about_encode(const struct echi_about *a, uint8_t *out, size_t cap) {
     if (a->rank == 0) {
         put_text(&w, a->init);
         echi_put_bytes(&w, a->initial, sizeof a->initial);
-        echi_wishes_put(&w, &a->wishes);
+        echi_plan_request_put(&w, &a->request);
         echi_goal_put(&w, &a->goal);
         uint8_t plan[ECHI_PLAN_BYTES_MAX];
         const size_t len = a->plan_given ? echi_plan_encode(&a->plan, plan, sizeof plan) : 0;
@@ -109,8 +109,8 @@ bool echi_about_decode(const uint8_t *bytes, size_t len, struct echi_about *a) {
     if (a->rank == 0) {
         get_text(&r, a->init, sizeof a->init);
         echi_get_bytes(&r, a->initial, sizeof a->initial);
-        if (!echi_wishes_get(&r, &a->wishes) || !echi_goal_get(&r, &a->goal)) return false;
-        if (a->wishes.world != a->world || a->goal.train_samples != a->train_samples) return false;
+        if (!echi_plan_request_get(&r, &a->request) || !echi_goal_get(&r, &a->goal)) return false;
+        if (a->request.world != a->world || a->goal.train_samples != a->train_samples) return false;
         const size_t plan_len = echi_get16(&r);
         const uint8_t *plan = echi_reader_take(&r, plan_len);
         a->plan_given = plan_len > 0;

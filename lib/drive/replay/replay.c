@@ -270,7 +270,7 @@ ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uin
     echi_node_role_init(&s->node, &s->setup, r->about.rank, r->about.world, r->about.session);
     if (r->about.plan_given) s->setup.plan = r->about.plan;
     if (r->about.rank == 0) {
-        echi_coordinator_init(&s->coordinator, &s->setup, &r->about.wishes, &r->about.goal, r->about.plan_given);
+        echi_coordinator_init(&s->coordinator, &s->setup, &r->about.request, &r->about.goal, r->about.plan_given);
         s->node.coordinator = &s->coordinator;
     }
     ech_status status = ECH_OK;

@@ -15,7 +15,7 @@ static const char *const task_names[ECHI_TASKS] = {
     [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state",
     [ECHI_TASK_TAKE] = "take",
     [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
-    [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
+    [ECHI_TASK_EVAL] = "evaluation", [ECHI_TASK_KEEP] = "checkpoint",
     [ECHI_TASK_LOCAL_APPLY] = "own step", [ECHI_TASK_LOCAL_DELTA] = "own change", [ECHI_TASK_LOCAL_JOIN] = "own weights on new ones",
 };
 static const char *const slot_names[ECHI_SLOT_KINDS] = {
@@ -72,7 +72,7 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
 
 static void add_task(struct echi_print *l, const struct echi_task *t) {
     echi_print(l, "%s", name_of(task_names, ECHI_TASKS, t->kind));
-    if (t->kind == ECHI_TASK_FORWARD || t->kind == ECHI_TASK_BACKWARD) echi_print(l, " of strand %d", t->strand);
+    if (t->kind == ECHI_TASK_FORWARD || t->kind == ECHI_TASK_BACKWARD) echi_print(l, " of flight %d", t->flight);
     add_lease(l, &t->lease);
     for (int i = 0; i < t->n_rows; i++) echi_print(l, "%s%u of rank %d", i ? ", " : ", rows: ", t->row_count[i], t->rows[i]);
     if (t->act.kind) add_slot(l, ", rows ", t->act);

@@ -14,7 +14,7 @@
 
 /* A message on its way, or one that waits for a place. */
 #define ECHI_FLIGHT_META 128          /* bytes of a message that need no memory of their own */
-struct echi_flight {
+struct echi_transit {
     uint32_t next;                    /* of those that wait for the same places */
     uint16_t from, to;
     uint8_t kind, role;               /* role: who sends it, and hears that it is sent */
@@ -58,7 +58,7 @@ struct echi_sim_node {
     bool measures, makes;             /* the role has asked for step times, for slots: both are there at once */
     bool dead;
     uint64_t steps;                   /* begun by its worker */
-    double factor[ECHI_STRANDS];      /* of the step of each strand */
+    double factor[ECHI_FLIGHTS];      /* of the step of each flight */
     int64_t at;                       /* of its last event */
 };
 
@@ -78,7 +78,7 @@ struct echi_sim {
     struct echi_plan next;            /* for whose slots a node is asked */
     struct echi_link link[ECHI_WORLD_MAX];   /* of the plan's file, in the place of the hosts'; else not known */
     struct echi_action *action; int actions_room;
-    struct echi_records flights, posts, tasks;
+    struct echi_records transits, posts, tasks;
     struct echi_channels channels;
     struct echi_sim_shapes shapes[ECHI_UNIT_SIZES];
     echi_real *params;                /* real: initial weights in, trained weights out */
@@ -129,17 +129,17 @@ void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct ec
 void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *m, struct echi_slot slot);
 /* A message without fields, with a body of its own behind the two role bytes; or with none. */
 void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
-void echi_sim_free_flight(struct echi_sim *s, uint32_t id);
+void echi_sim_free_transit(struct echi_sim *s, uint32_t id);
 
 /* sim_posts.c */
 struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind, int name);   /* NULL: no memory */
 void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a);
-void echi_sim_wait_for_place(struct echi_sim *s, uint32_t flight);
+void echi_sim_wait_for_place(struct echi_sim *s, uint32_t transit);
 /* `rank` takes nothing more from `lost`: places are free, what waits for one there comes back as sent. */
 void echi_sim_forget(struct echi_sim *s, int rank, int lost);
 void echi_channels_free(struct echi_channels *channels);
 uint64_t echi_sim_wire_bytes(size_t meta_len, size_t len);   /* of a message, frames included */
-void echi_sim_count(struct echi_sim *s, const struct echi_flight *f);
+void echi_sim_count(struct echi_sim *s, const struct echi_transit *f);
 
 /* sim_events.c */
 void echi_sim_happened(struct echi_sim *s, const struct echi_happening *h);

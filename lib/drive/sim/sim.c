@@ -33,7 +33,7 @@ void *echi_sim_params(const struct echi_sim *s) {
 static void show_progress(struct echi_sim *s) {
     struct echi_coordinator *c = s->coordinator;
     if (!s->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->looks != s->shown.looks;
+    const bool looked = c->evals != s->shown.evals;
     const int64_t now = echi_now(), clock = echi_coordinator_clock(c, echi_sim_now(s));
     uint64_t bytes = 0;
     if (now < s->shown_at && !looked) return;
@@ -82,7 +82,7 @@ static void stuck(struct echi_sim *s) {
         n->setup = from->setup;
         n->role = from->role;
         n->told_run.at = from->at;
-        for (int i = 0; i < ECHI_STRANDS; i++) n->told_strand[i].at = from->at;
+        for (int i = 0; i < ECHI_FLIGHTS; i++) n->told_flight[i].at = from->at;
         echi_tell_roles(n, echi_sim_now(s));
     }
     free(n);
@@ -94,14 +94,14 @@ static void stuck(struct echi_sim *s) {
 /* ----------------------------------------------------------------- the run */
 
 static ech_status open_coordinator(struct echi_sim *s) {
-    struct echi_wishes wishes;
+    struct echi_plan_request request;
     struct echi_goal goal;
-    ECHI_TRY(echi_wishes_from(s->config, s->job, &wishes, s->err));
-    ECHI_TRY(echi_goal_from(s->config, s->job, &wishes, &s->node[0].setup.plan, s->link, &goal, s->err));
+    ECHI_TRY(echi_plan_request_from(s->config, s->job, &request, s->err));
+    ECHI_TRY(echi_goal_from(s->config, s->job, &request, &s->node[0].setup.plan, s->link, &goal, s->err));
     if (!s->real) goal.has_test = false;   /* there are no weights to look at */
     s->coordinator = calloc(1, sizeof *s->coordinator);
     if (!s->coordinator) return echi_fail_memory(s->err, "sim", "the coordinator");
-    echi_coordinator_init(s->coordinator, &s->node[0].setup, &wishes, &goal, s->config->plan[0] != 0);
+    echi_coordinator_init(s->coordinator, &s->node[0].setup, &request, &goal, s->config->plan[0] != 0);
     s->node[0].role.coordinator = s->coordinator;
     return ECH_OK;
 }
@@ -121,7 +121,7 @@ static ech_status open_all(struct echi_sim *s) {
     s->node = calloc((size_t)s->world, sizeof *s->node);
     s->action = malloc((size_t)s->actions_room * sizeof *s->action);
     if (!s->node || !s->action) return echi_fail_memory(s->err, "sim", "the nodes");
-    echi_records_init(&s->flights, sizeof(struct echi_flight), echi_sim_heap);
+    echi_records_init(&s->transits, sizeof(struct echi_transit), echi_sim_heap);
     echi_records_init(&s->posts, sizeof(struct echi_post), echi_sim_heap);
     echi_records_init(&s->tasks, sizeof(struct echi_sim_task), echi_sim_heap);
     s->cost = echi_cost_create(s->hosts, io, s->io_speed, s->config->seed, echi_sim_heap);
@@ -145,7 +145,7 @@ static void loop(struct echi_sim *s) {
     for (uint64_t i = 1; !s->over && echi_cost_next(s->cost, &what); i++) {
         echi_sim_happened(s, &what);
         if (i % every == 0) check_stop(s);
-        if (i % every == 0 || s->coordinator->looks != s->shown.looks) show_progress(s);
+        if (i % every == 0 || s->coordinator->evals != s->shown.evals) show_progress(s);
     }
     if (s->over) return;
     if (echi_cost_failed(s->cost)) echi_sim_no_memory(s);
@@ -167,14 +167,14 @@ static void fill_report(const struct echi_sim *s, struct ech_report *r) {
 }
 
 static void close_all(struct echi_sim *s) {
-    for (uint32_t id = 0; id < s->flights.count; id++) free(((struct echi_flight *)echi_records_at(&s->flights, id))->more);
+    for (uint32_t id = 0; id < s->transits.count; id++) free(((struct echi_transit *)echi_records_at(&s->transits, id))->more);
     for (int r = 0; s->node && r < s->world; r++) {
         echi_exec_destroy(s->node[r].exec);
         free(s->node[r].role.worker);
         free(s->node[r].role.owner);
         free(s->node[r].role.head);
     }
-    echi_records_free(&s->flights);
+    echi_records_free(&s->transits);
     echi_records_free(&s->posts);
     echi_records_free(&s->tasks);
     echi_channels_free(&s->channels);

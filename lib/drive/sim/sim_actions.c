@@ -11,37 +11,37 @@
 
 /* --------------------------------------------------------------- messages */
 
-void echi_sim_free_flight(struct echi_sim *s, uint32_t id) {
-    struct echi_flight *f = echi_records_at(&s->flights, id);
+void echi_sim_free_transit(struct echi_sim *s, uint32_t id) {
+    struct echi_transit *f = echi_records_at(&s->transits, id);
     free(f->more);
     f->more = NULL;
-    echi_records_give(&s->flights, id);
+    echi_records_give(&s->transits, id);
 }
 
-/* A flight with room for its message; NULL, and the run has failed, without memory. */
-static struct echi_flight *new_flight(struct echi_sim *s, int from, int to, int kind, size_t meta_len, uint32_t *out_id) {
-    const uint32_t id = echi_records_take(&s->flights);
-    struct echi_flight *f = id == ECHI_NOTHING ? NULL : echi_records_at(&s->flights, id);
+/* A transit with room for its message; NULL, and the run has failed, without memory. */
+static struct echi_transit *new_transit(struct echi_sim *s, int from, int to, int kind, size_t meta_len, uint32_t *out_id) {
+    const uint32_t id = echi_records_take(&s->transits);
+    struct echi_transit *f = id == ECHI_NOTHING ? NULL : echi_records_at(&s->transits, id);
     if (f) {
-        *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .meta_len = (uint32_t)meta_len};
+        *f = (struct echi_transit){.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .meta_len = (uint32_t)meta_len};
         if (meta_len <= sizeof f->meta || (f->more = malloc(meta_len))) {
             *out_id = id;
             return f;
         }
-        echi_records_give(&s->flights, id);
+        echi_records_give(&s->transits, id);
     }
     echi_sim_no_memory(s);
     return NULL;
 }
 
 static void depart(struct echi_sim *s, uint32_t id) {
-    const struct echi_flight *f = echi_records_at(&s->flights, id);
+    const struct echi_transit *f = echi_records_at(&s->transits, id);
     echi_sim_count(s, f);
     echi_cost_send(s->cost, f->from, f->to, f->priority, echi_sim_wire_bytes(f->meta_len, 0), 0, id);
 }
 
 /* What a coded message comes to where nothing is computed. */
-static size_t expected(const struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m) {
+static size_t expected(const struct echi_sim *s, const struct echi_transit *f, const struct echi_msg *m) {
     const struct echi_plan *p = &s->node[f->from].setup.plan;
     const bool whole = m->kind == ECHI_KIND_PUSH ? f->from == f->to : m->flag;
     const uint32_t ratio = m->kind == ECHI_KIND_PUSH ? echi_push_ratio(p, p->group_of[f->from], m->lease.epoch) : p->state_ratio;
@@ -49,7 +49,7 @@ static size_t expected(const struct echi_sim *s, const struct echi_flight *f, co
 }
 
 /* Under a codec `len` has been the longest that it may be: the message is as long as what is written in it. */
-static void shorten(struct echi_sim *s, struct echi_flight *f, const struct echi_msg *m, const uint8_t *slot) {
+static void shorten(struct echi_sim *s, struct echi_transit *f, const struct echi_msg *m, const uint8_t *slot) {
     const struct echi_plan *p = &s->node[f->from].setup.plan;
     const size_t dense = f->len - echi_coded_most(0);
     if (!echi_job_coded(p, m->kind)) return;
@@ -59,7 +59,7 @@ static void shorten(struct echi_sim *s, struct echi_flight *f, const struct echi
     s->coded[m->kind == ECHI_KIND_PUSH ? 1 : 3] += dense;
 }
 
-static bool find_payload(struct echi_sim *s, struct echi_flight *f, const struct echi_msg *m, struct echi_slot slot) {
+static bool find_payload(struct echi_sim *s, struct echi_transit *f, const struct echi_msg *m, struct echi_slot slot) {
     const struct echi_sim_node *n = &s->node[f->from];
     size_t room = 0;
     echi_job_extent(s->job, &n->setup.plan, m->kind, m, m->to_role == ECHI_ROLE_HEAD || m->from_role == ECHI_ROLE_HEAD, &f->at, &f->len);
@@ -76,7 +76,7 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
     uint8_t meta[ECHI_MSG_MAX];
     const size_t len = echi_msg_encode(m, meta, sizeof meta);
     uint32_t id;
-    struct echi_flight *f = new_flight(s, from, to, m->kind, len, &id);
+    struct echi_transit *f = new_transit(s, from, to, m->kind, len, &id);
     if (!f) return;
     memcpy(f->more ? f->more : f->meta, meta, len);
     f->name = echi_msg_name(m);
@@ -95,7 +95,7 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
 void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body,
                         size_t len) {
     uint32_t id;
-    struct echi_flight *f = new_flight(s, from, to, (int)kind, 2 + len, &id);
+    struct echi_transit *f = new_transit(s, from, to, (int)kind, 2 + len, &id);
     if (!f) return;
     uint8_t *meta = f->more ? f->more : f->meta;
     meta[0] = (uint8_t)to_role;

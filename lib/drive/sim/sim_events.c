@@ -108,14 +108,14 @@ static void noticed(struct echi_sim *s, int rank) {
 /* ---------------------------------------------------------------- messages */
 
 /* A part of the weights for a look, from the place where it came in to its place among all. */
-static void place_params(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m) {
+static void place_params(struct echi_sim *s, const struct echi_transit *f, const struct echi_msg *m) {
     struct echi_exec *x = s->node[0].exec;
     if (!s->real) return;
     const uint8_t *from = echi_exec_slot(x, f->place, NULL);
     echi_job_take_params(s->job, &s->node[0].setup.plan, f->from, m, from + f->at, echi_sim_params(s));
 }
 
-static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
+static void to_coordinator(struct echi_sim *s, const struct echi_transit *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
     struct echi_times times;
     if (m->kind == ECHI_KIND_PARAMS) place_params(s, f, m);
     if (m->kind != ECHI_KIND_MEASURED || !echi_times_decode(body, len, &times)) return;
@@ -123,7 +123,7 @@ static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, cons
 }
 
 static void on_arrived(struct echi_sim *s, uint32_t id) {
-    const struct echi_flight *f = echi_records_at(&s->flights, id);
+    const struct echi_transit *f = echi_records_at(&s->transits, id);
     const uint8_t *meta = f->more ? f->more : f->meta;
     struct echi_msg m;
     if (!echi_msg_decode(f->kind, meta, f->meta_len, &m)) {
@@ -142,7 +142,7 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
 }
 
 static void on_sent(struct echi_sim *s, uint32_t id) {
-    const struct echi_flight *f = echi_records_at(&s->flights, id);
+    const struct echi_transit *f = echi_records_at(&s->transits, id);
     if (!f->payload || s->node[f->from].dead || echi_lends(&s->node[f->to].setup.plan, f->from, f->to, (enum echi_kind)f->kind)) return;
     struct echi_event e = {.type = ECHI_EVENT_SENT, .from = f->to, .kind = f->kind, .slot = f->slot};
     echi_sim_event(s, f->from, (enum echi_role)f->role, &e);
@@ -164,7 +164,7 @@ static void on_timer(struct echi_sim *s, int rank, uint64_t cookie) {
     case ECHI_SIM_NOTICED: noticed(s, (int)id); break;
     case ECHI_SIM_SENT_BACK:
         on_sent(s, id);
-        echi_sim_free_flight(s, id);
+        echi_sim_free_transit(s, id);
         break;
     case ECHI_SIM_RETURNS:
         on_returned(s, rank, (enum echi_kind)(id >> 24), (struct echi_slot){(uint8_t)(id >> 16), (uint16_t)id});
@@ -174,8 +174,8 @@ static void on_timer(struct echi_sim *s, int rank, uint64_t cookie) {
 
 /* What goes to another node is sent before it arrives, what stays here arrives first (cost engine): the second is the end of it. */
 static void leaves_wire(struct echi_sim *s, uint32_t id, bool sent) {
-    const struct echi_flight *f = echi_records_at(&s->flights, id);
-    if ((f->from == f->to) == sent) echi_sim_free_flight(s, id);
+    const struct echi_transit *f = echi_records_at(&s->transits, id);
+    if ((f->from == f->to) == sent) echi_sim_free_transit(s, id);
 }
 
 void echi_sim_happened(struct echi_sim *s, const struct echi_happening *h) {

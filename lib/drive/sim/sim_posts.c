@@ -64,12 +64,12 @@ uint64_t echi_sim_wire_bytes(size_t meta_len, size_t len) {
     return chunks * ECHI_FRAME_HEADER + meta_len + len;
 }
 
-void echi_sim_count(struct echi_sim *s, const struct echi_flight *f) {
+void echi_sim_count(struct echi_sim *s, const struct echi_transit *f) {
     if (f->from != f->to) s->sent[f->kind] += echi_sim_wire_bytes(f->meta_len, f->len);
 }
 
 /* Both slots are this message's from the send and the post on, until SENT and MESSAGE: so one copy will do, at any time between. */
-static void copy(const struct echi_sim *s, const struct echi_flight *f) {
+static void copy(const struct echi_sim *s, const struct echi_transit *f) {
     if (!s->real || echi_lends(&s->node[f->to].setup.plan, f->from, f->to, (enum echi_kind)f->kind)) return;
     const uint8_t *from = echi_exec_slot(s->node[f->from].exec, f->slot, NULL);
     uint8_t *to = echi_exec_slot(s->node[f->to].exec, f->place, NULL);
@@ -80,7 +80,7 @@ static void copy(const struct echi_sim *s, const struct echi_flight *f) {
 static void match(struct echi_sim *s, struct echi_channel *c) {
     while (c->post_first != ECHI_NOTHING && c->wait_first != ECHI_NOTHING) {
         const uint32_t id = c->wait_first, place = c->post_first;
-        struct echi_flight *f = echi_records_at(&s->flights, id);
+        struct echi_transit *f = echi_records_at(&s->transits, id);
         struct echi_post *p = echi_records_at(&s->posts, place);
         const int64_t heard = p->at + echi_cost_delay(s->cost, f->to, f->from);
         c->wait_first = f->next;
@@ -94,12 +94,12 @@ static void match(struct echi_sim *s, struct echi_channel *c) {
 }
 
 void echi_sim_wait_for_place(struct echi_sim *s, uint32_t id) {
-    struct echi_flight *f = echi_records_at(&s->flights, id);
+    struct echi_transit *f = echi_records_at(&s->transits, id);
     struct echi_channel *c = echi_channel_of(s, f->from, f->to, f->kind, f->name);
     if (!c) return;
     f->next = ECHI_NOTHING;
     if (c->wait_first == ECHI_NOTHING) c->wait_first = id;
-    else ((struct echi_flight *)echi_records_at(&s->flights, c->wait_last))->next = id;
+    else ((struct echi_transit *)echi_records_at(&s->transits, c->wait_last))->next = id;
     c->wait_last = id;
     match(s, c);
 }
@@ -137,8 +137,8 @@ static void forget_in(struct echi_sim *s, struct echi_channel *c) {
         echi_records_give(&s->posts, id);
     }
     for (uint32_t id = c->wait_first, next; id != ECHI_NOTHING; id = next) {
-        next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
-        echi_sim_free_flight(s, id);
+        next = ((struct echi_transit *)echi_records_at(&s->transits, id))->next;
+        echi_sim_free_transit(s, id);
     }
     c->post_first = c->wait_first = ECHI_NOTHING;
 }
@@ -146,7 +146,7 @@ static void forget_in(struct echi_sim *s, struct echi_channel *c) {
 /* What waits to go to the lost node comes back as sent. */
 static void forget_out(struct echi_sim *s, int rank, struct echi_channel *c) {
     for (uint32_t id = c->wait_first, next; id != ECHI_NOTHING; id = next) {
-        next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
+        next = ((struct echi_transit *)echi_records_at(&s->transits, id))->next;
         echi_cost_timer(s->cost, echi_sim_now(s), rank, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
     }
     c->wait_first = ECHI_NOTHING;

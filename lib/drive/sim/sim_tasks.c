@@ -179,10 +179,10 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     case ECHI_TASK_TAKE: return p->add * of_task(s, rank, t);
     case ECHI_TASK_STATE: return p->refresh * 2 * parameters(s, rank, false);
     case ECHI_TASK_BACKWARD:
-        return (echi_times_trunk(&p->times, t->lease.n) - echi_times_forward(&p->times, t->lease.n)) * n->factor[t->strand] +
+        return (echi_times_trunk(&p->times, t->lease.n) - echi_times_forward(&p->times, t->lease.n)) * n->factor[t->flight] +
                coding(s, rank, t->ratio);
-    case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->strand] + coding(s, rank, t->ratio);
-    case ECHI_TASK_FORWARD: return echi_times_forward(&p->times, t->lease.n) * n->factor[t->strand];
+    case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->flight] + coding(s, rank, t->ratio);
+    case ECHI_TASK_FORWARD: return echi_times_forward(&p->times, t->lease.n) * n->factor[t->flight];
     case ECHI_TASK_EVAL: return p->look * s->job->test_samples;
     case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:   /* as an apply they read and write four or five arrays, and memory is what takes the time */
@@ -202,7 +202,7 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
     if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0 && task->from == 0)
-        n->factor[task->strand] = echi_hosts_step_factor(s->hosts, s->config->seed, rank, n->steps++);
+        n->factor[task->flight] = echi_hosts_step_factor(s->hosts, s->config->seed, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
     const struct echi_sim_shape *shape = shape_of(s, task);
     if (shape) units_of(s, rank, task, &w.first, &w.end);

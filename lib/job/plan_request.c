@@ -46,7 +46,7 @@ static void load_of(const struct echi_job *job, struct echi_load *out) {
 }
 
 /* "dense", "topk", "topk:paper": what config.c has let through. */
-static void parse_codec(const char *text, struct echi_wishes *w) {
+static void parse_codec(const char *text, struct echi_plan_request *w) {
     w->codec = strcmp(text, "dense") == 0 ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
     w->ratios = ECHI_RATIOS_BALANCED;
     for (int i = 0; i < ECHI_RATIOS; i++)
@@ -59,7 +59,8 @@ static uint64_t samples_of(const struct ech_config *c, const struct echi_job *jo
 }
 
 /* What config.c has let through. */
-static ech_status parse_schedule(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
+static ech_status parse_schedule(const struct ech_config *c, const struct echi_job *job, struct echi_plan_request *w,
+                                 struct ech_error *err) {
     struct echi_schedule *s = &w->schedule;
     for (int i = 0; i < ECHI_SCHEDULES; i++)
         if (strcmp(c->schedule, echi_schedule_name(i)) == 0) s->kind = (uint8_t)i;
@@ -69,7 +70,7 @@ static ech_status parse_schedule(const struct ech_config *c, const struct echi_j
         s->steps = (uint8_t)echi_parse_reals(c->lr_steps, s->step, ECHI_LR_STEPS_MAX);
     }
     if (s->kind != ECHI_SCHEDULE_COSINE) return ECH_OK;
-    s->epochs = (double)samples_of(c, job, echi_wishes_round(w)) / job->train_samples;
+    s->epochs = (double)samples_of(c, job, echi_plan_request_round(w)) / job->train_samples;
     if (s->epochs >= ECHI_EPOCHS_MAX) s->epochs = ECHI_EPOCHS_MAX - 1;   /* nobody will see its end */
     if (s->epochs > 0 && s->warmup >= s->epochs)
         return echi_fail(err, ECH_E_ARGUMENT, "run.schedule",
@@ -84,7 +85,8 @@ enum echi_cpu_level echi_config_level(const struct ech_config *config) {
     return level;
 }
 
-ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
+ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_job *job, struct echi_plan_request *w,
+                                  struct ech_error *err) {
     memset(w, 0, sizeof *w);
     w->world = c->world;
     w->choose = strcmp(c->sync, "auto") == 0;
@@ -176,10 +178,10 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
                      "the model at hand", c->plan, text);
 }
 
-ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_wishes *wishes,
+ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_plan_request *request,
                           struct echi_plan *out_plan, struct echi_link *out_link, struct echi_goal *out, struct ech_error *err) {
     if (c->plan[0]) ECHI_TRY(load_plan(c, job, out_plan, out_link, err));
-    const uint32_t batch = c->plan[0] ? out_plan->round : echi_wishes_round(wishes);
+    const uint32_t batch = c->plan[0] ? out_plan->round : echi_plan_request_round(request);
     *out = (struct echi_goal){.train_samples = job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,
                               .has_test = job->test_samples > 0};
     out->samples = samples_of(c, job, batch);

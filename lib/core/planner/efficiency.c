@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The price of staleness, as it was measured. */
-#include "echi_price.h"
+ * Statistical efficiency under staleness, as it was measured. */
+#include "echi_efficiency.h"
 
 /* Epochs to 98.5 % over those of BSP, LeNet-5 on MNIST, by how many rounds of B samples the weights behind a push lack on average,
  * those of other groups that are still on their way included.
@@ -22,19 +22,19 @@
  *   4.5                            VGG-19: 33 % after two epochs, BSP 46 % at half of them: more than 2
  *   7.1                            six convolutions: 49 % after five epochs, BSP 54 % after two: more than 2.5
  * That is between the tables. The second is taken: epochs are given, and with as many of them what is stale ends points lower. */
-struct price { double behind, price; };
-static const struct price apart[] = {{0, 1}, {1.0, 0.9}, {1.3, 0.87}, {2.3, 1.14}};
-static const struct price whole[] = {{0, 1}, {1.3, 1.9}};
+struct row { double behind, epochs; };   /* epochs: by those of BSP */
+static const struct row apart[] = {{0, 1}, {1.0, 0.9}, {1.3, 0.87}, {2.3, 1.14}};
+static const struct row whole[] = {{0, 1}, {1.3, 1.9}};
 
-bool echi_price_apart(const struct echi_load *load, bool separated) { return separated && load->head >= load->trunk; }
+bool echi_head_apart(const struct echi_load *load, bool separated) { return separated && load->head >= load->trunk; }
 
-static double at(const struct price *row, int rows, double behind) {
+static double at(const struct row *row, int rows, double behind) {
     int i = 1;
     while (i + 1 < rows && behind > row[i].behind) i++;
-    const double slope = (row[i].price - row[i - 1].price) / (row[i].behind - row[i - 1].behind);
-    return row[i - 1].price + slope * (behind - row[i - 1].behind);
+    const double slope = (row[i].epochs - row[i - 1].epochs) / (row[i].behind - row[i - 1].behind);
+    return row[i - 1].epochs + slope * (behind - row[i - 1].behind);
 }
 
-double echi_price(bool head_apart, double behind) {
-    return head_apart ? at(apart, sizeof apart / sizeof apart[0], behind) : at(whole, sizeof whole / sizeof whole[0], behind);
+double echi_statistical_efficiency(bool head_apart, double behind) {
+    return 1 / (head_apart ? at(apart, sizeof apart / sizeof apart[0], behind) : at(whole, sizeof whole / sizeof whole[0], behind));
 }

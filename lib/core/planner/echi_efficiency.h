@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Statistical efficiency: what a sample is worth beside one that BSP trains (Qiao et al., "Pollux", OSDI 2021, section 3.1). */
+#ifndef ECHI_EFFICIENCY_H
+#define ECHI_EFFICIENCY_H
+#include "echi_predict.h"
+
+/* Whether a head apart spares the model most of its staleness: it holds at least half of the parameters (or nothing is known of them). */
+bool echi_head_apart(const struct echi_load *load, bool separated);
+/* Samples that BSP needs for an accuracy over those that are needed when pushes are so many rounds behind: > 0; 1: as under BSP.
+ * head_apart: echi_head_apart. */
+double echi_statistical_efficiency(bool head_apart, double behind);
+#endif
