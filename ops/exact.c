@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sums in whole numbers (lib/PROTOCOL.md, "Deterministic runs"). Floats added in another order round otherwise; integers do
  * not. A gradient becomes a count of 2^-44, which is finer than the rounding of the float it came from unless that is below
- * 2^-20, and there the error, 2^-45 a granule, is nothing against the sum of a round. */
+ * 2^-20, and there the error, 2^-45 a reduction block, is nothing against the sum of a round. */
 #include "echi_error.h"
 #include "echi_ops.h"
 #include "echi_ranges.h"

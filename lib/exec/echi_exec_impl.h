@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the computing lane share: exec.c (the tasks as they usually are), exec_slots.c (set-up), exec_granules.c (the same
+ * What the files of the computing lane share: exec.c (the tasks as they usually are), exec_slots.c (set-up), exec_blocks.c (the same
  * tasks under --deterministic), exec_codec.c (what the codec top-k adds), ahead.c (samples read while others are computed). */
 #ifndef ECHI_EXEC_IMPL_H
 #define ECHI_EXEC_IMPL_H
@@ -32,9 +32,9 @@ struct echi_exec {
     echi_real *head_rows, *head_rows_grad;
     uint16_t *head_labels;
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
-    /* --deterministic: a stack for each granule whose activations must be kept, gradients of one granule, a round's sum made floats */
-    struct echi_stack **granule; uint32_t granules;
-    struct echi_buffer *of_granule, *rounded;
+    /* --deterministic: a stack for each reduction block whose activations must be kept, the gradients of one, a round's sum made floats */
+    struct echi_stack **block; uint32_t blocks;
+    struct echi_buffer *of_block, *rounded;
     /* codec top-k: room to select in for the worker's and the owner's tasks; a push as gradients */
     struct echi_codec_room *push_room, *state_room;
     struct echi_buffer *pushed;
@@ -115,8 +115,8 @@ void echi_ahead_expect(struct echi_ahead *ahead, const struct echi_lease *lease)
  * The lane's thread. */
 ech_status echi_ahead_take(struct echi_ahead *ahead, const struct echi_lease *lease, struct echi_samples *samples, struct ech_error *err);
 
-/* ---- exec_granules.c ---- */
-ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err);
-ech_status echi_granules_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
-void echi_granules_destroy(struct echi_exec *x);
+/* ---- exec_blocks.c ---- */
+ech_status echi_blocks_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err);
+ech_status echi_blocks_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
+void echi_blocks_destroy(struct echi_exec *x);
 #endif

@@ -37,7 +37,7 @@ void echi_exec_destroy(struct echi_exec *x) {
     free(x->head_labels);
     free(x->who);
     free(x->head_who);
-    echi_granules_destroy(x);
+    echi_blocks_destroy(x);
     echi_codec_destroy(x);
     echi_buffer_destroy(x->rounded);
     echi_device_close(x->device);
@@ -102,7 +102,7 @@ static void tell_stack(const struct echi_exec *x, const char *name, int base, co
 }
 
 void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
-    tell_stack(x, "trunk", 0, x->granule ? x->granule[0] : x->trunk[0], true, tell, self);
+    tell_stack(x, "trunk", 0, x->block ? x->block[0] : x->trunk[0], true, tell, self);
     tell_stack(x, "head", x->job->cut, x->head, true, tell, self);
     tell_stack(x, "look", 0, x->eval, false, tell, self);
 }
@@ -123,7 +123,7 @@ static bool tell_fallbacks(const struct echi_exec *x, int base, const struct ech
 }
 
 void echi_exec_tell_fallbacks(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
-    const bool trunk = tell_fallbacks(x, 0, x->granule ? x->granule[0] : x->trunk[0], tell, self);
+    const bool trunk = tell_fallbacks(x, 0, x->block ? x->block[0] : x->trunk[0], tell, self);
     const bool head = tell_fallbacks(x, x->job->cut, x->head, tell, self);
     if (!trunk && !head) tell_fallbacks(x, 0, x->eval, tell, self);   /* else the same layers again */
 }
@@ -540,7 +540,7 @@ void echi_exec_end_eval(struct echi_exec *x) { atomic_store(&x->ends_eval, true)
 
 ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     struct echi_exec *x = self;
-    if (x->setup->plan.deterministic && task->kind != ECHI_TASK_EVAL) return echi_granules_run(x, task, result, err);
+    if (x->setup->plan.deterministic && task->kind != ECHI_TASK_EVAL) return echi_blocks_run(x, task, result, err);
     switch ((enum echi_task_kind)task->kind) {
     case ECHI_TASK_HEAD: return head(x, task, result, err);
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);

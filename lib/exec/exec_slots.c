@@ -99,7 +99,7 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
 static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, uint32_t n, struct ech_error *err) {
     for (int i = 0; i < p->flights && !p->deterministic; i++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
-    if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
+    if (p->deterministic) ECHI_TRY(echi_blocks_setup_worker(x, n, err));
     ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
     return allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err);
 }

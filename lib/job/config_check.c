@@ -62,7 +62,7 @@ static ech_status share_list_fits(const struct ech_config *config, struct ech_er
     return ECH_OK;
 }
 
-/* Samples are dealt in granules of four, and only a round has a sum. */
+/* Samples are dealt in reduction blocks of four, and only a round has a sum. */
 static ech_status deterministic_fits(const struct ech_config *config, struct ech_error *err) {
     if (!config->deterministic) return ECH_OK;
     if (strcmp(config->sync, "bsp") != 0)

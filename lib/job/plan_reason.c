@@ -118,7 +118,7 @@ static bool wrong_rules(const struct echi_plan *p, const struct reason *to) {
         return found(to, "outer_lr and outer_momentum are for local: remove them, or choose local");
     if (policy->local && p->separated) return found(to, "local has no head: write head none");
     for (int r = 0; r < p->world; r++) {
-        if (p->deterministic && p->n[r] % ECHI_GRANULE)
+        if (p->deterministic && p->n[r] % ECHI_REDUCTION_BLOCK)
             return found(to, "deterministic, but rank %d has %u samples: 4 must divide each worker's, and the round", r, p->n[r]);
         if (p->divisor[r] > 0 && !plain_asp) return found(to, "rank %d has a divisor, which is for asp without a head", r);
         if ((p->inner[r] != 0) != (policy->local && p->n[r] != 0))

@@ -3,7 +3,7 @@
  * machine does meets both, and are held against each other step by step. Both go on from the same weights and must come out with
  * the same bits.
  *
- *     bench_threads [THREADS [NET [SECONDS]]]      2 threads, all nets, 10 seconds each; NET lenet5, vgg19, resnet18 or granule
+ *     bench_threads [THREADS [NET [SECONDS]]]      2 threads, all nets, 10 seconds each; NET lenet5, vgg19, resnet18 or reduction block
  * With a NET its units are told one by one. */
 #include "echi_model.h"
 #include "echi_ops.h"
@@ -16,10 +16,10 @@
 
 enum { MOST_N = 1024, MOST_PARTS = 160, MOST_STEPS = 20000, SIDES = 2 };
 
-/* A granule is what --deterministic takes at a time. */
+/* A reduction block is what --deterministic takes at a time. */
 struct net { const char *name, *model; int n; enum echi_kernels kernels; };
 static const struct net nets[] = {{"lenet5", "lenet5", 64, ECHI_KERNELS_FAST}, {"vgg19", "vgg19", 32, ECHI_KERNELS_FAST},
-                                  {"resnet18", "resnet18", 32, ECHI_KERNELS_FAST}, {"granule", "lenet5", 4, ECHI_KERNELS_FIXED}};
+                                  {"resnet18", "resnet18", 32, ECHI_KERNELS_FAST}, {"reduction block", "lenet5", 4, ECHI_KERNELS_FIXED}};
 enum { NETS = sizeof nets / sizeof nets[0] };
 
 struct side {

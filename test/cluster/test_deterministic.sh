@@ -55,7 +55,7 @@ same ends-as-well "${until[@]}" --local 3 --separate off --eval-every 300
 check "it ended early" [ "$(value samples "$work/ends.json")" -lt 2000 ]
 
 first=short
-epochs=(--data "$work/data" --batch 44 --epochs 1.997 --seed 3)   # 1,000 = 22 x 44 + 32; 1,997 ends with a granule of one
+epochs=(--data "$work/data" --batch 44 --epochs 1.997 --seed 3)   # 1,000 = 22 x 44 + 32; 1,997 ends with a reduction block of one
 same short "${epochs[@]}"
 same shorter "${epochs[@]}" --local 5 --separate 1 --shares 4,4,4,28,4
 same shortest "${epochs[@]}" --local 3 --shares equal --separate off

@@ -311,7 +311,7 @@ static double apart(const echi_real *a, const echi_real *b) {
     return sqrt(difference / norm);
 }
 
-/* Shares that differ, some of none. The first are whole granules of four, as --deterministic needs them. */
+/* Shares that differ, some of none. The first are whole reduction blocks of four, as --deterministic needs them. */
 static const struct shape one = {"one node", 1, "off", "24", false, NULL, NULL};
 static const struct shape shapes[] = {
     {"--local 4 --separate 1", 4, "1", "4,12,0,8", true, NULL, NULL},

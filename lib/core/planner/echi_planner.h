@@ -29,7 +29,7 @@ struct echi_plan_request {
     enum echi_optimizer optimizer; struct echi_schedule schedule;
     struct echi_adam adam;             /* as in the plan */
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
-    bool deterministic;                /* BSP: shares of whole granules */
+    bool deterministic;                /* BSP: shares of whole reduction blocks */
     bool sync_norm;                    /* BSP: as in the plan */
     int shards;                        /* BSP: so many owners share the parts; below 2: one has all. ECHI_SHARDS_AUTO: as many as pay
                                           (echi_choice.h) */

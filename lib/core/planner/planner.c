@@ -146,18 +146,18 @@ static double in_round(const void *self, int i, uint32_t n) {
     return echi_times_whole(&t, n);
 }
 
-/* The shares nearest to n[0..world) that are whole granules: what is cut off goes where most was. */
-static void whole_granules(uint32_t *n, int world) {
+/* The shares nearest to n[0..world) that are whole reduction blocks: what is cut off goes where most was. */
+static void whole_blocks(uint32_t *n, int world) {
     uint32_t rest[ECHI_WORLD_MAX], cut_off = 0;
     for (int r = 0; r < world; r++) {
-        cut_off += rest[r] = n[r] % ECHI_GRANULE;
+        cut_off += rest[r] = n[r] % ECHI_REDUCTION_BLOCK;
         n[r] -= rest[r];
     }
-    for (; cut_off >= ECHI_GRANULE; cut_off -= ECHI_GRANULE) {
+    for (; cut_off >= ECHI_REDUCTION_BLOCK; cut_off -= ECHI_REDUCTION_BLOCK) {
         int most = 0;
         for (int r = 1; r < world; r++)
             if (rest[r] > rest[most]) most = r;
-        n[most] += ECHI_GRANULE;
+        n[most] += ECHI_REDUCTION_BLOCK;
         rest[most] = 0;
     }
 }
@@ -191,11 +191,12 @@ static ech_status bsp_shares(const struct echi_plan_request *w, const struct ech
         }
     }
     if (w->deterministic) {
-        bool whole = plan->round % ECHI_GRANULE == 0;
-        for (int r = 0; r < w->world; r++) whole = whole && (w->shares != ECHI_SHARES_LIST || n[r] % ECHI_GRANULE == 0);
+        bool whole = plan->round % ECHI_REDUCTION_BLOCK == 0;
+        for (int r = 0; r < w->world; r++) whole = whole && (w->shares != ECHI_SHARES_LIST || n[r] % ECHI_REDUCTION_BLOCK == 0);
         if (!whole)
-            return refuse(text, cap, "--deterministic deals samples in granules of 4: 4 must divide --batch and each number of --shares");
-        whole_granules(n, w->world);
+            return refuse(text, cap,
+                          "--deterministic deals samples in reduction blocks of 4: 4 must divide --batch and each number of --shares");
+        whole_blocks(n, w->world);
     }
     for (int r = 0; r < w->world; r++) {
         plan->n[r] = n[r];
@@ -308,7 +309,7 @@ static void steps_by_speed(const struct echi_plan_request *w, const struct echi_
     }
 }
 
-/* Two steps in flight hide what a worker waits for, at the price of shorter steps: worth it where a step of a round's samples
+/* Two steps in flight hide what a worker waits for, but steps are shorter: worth it where a step of a round's samples
  * is longer away, at the head and in messages, than it is computed here. */
 static int flights_beside_head(const struct echi_times *fast, uint32_t n) {
     const double away = echi_times_head(fast, n) + 3 * fast->exchange + fast->messages;

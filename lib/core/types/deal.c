@@ -11,7 +11,7 @@ static int largest(const uint32_t *n, int world) {
     return most;
 }
 
-/* In units of one sample, or one granule. */
+/* In units of one sample, or one reduction block. */
 static void deal_units(const struct echi_plan *plan, uint32_t units, uint32_t *n) {
     uint64_t rest[ECHI_WORLD_MAX], all = 0;
     uint32_t dealt = 0;
@@ -32,7 +32,7 @@ static void deal_units(const struct echi_plan *plan, uint32_t units, uint32_t *n
 }
 
 void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]) {
-    const uint32_t unit = plan->deterministic ? ECHI_GRANULE : 1;
+    const uint32_t unit = plan->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     uint32_t left = size;
     deal_units(plan, (size + unit - 1) / unit, out_n);
     if (echi_plan_outlives_owners(plan) && out_n[0] == 0) {   /* no round is in that rank 0 has not computed a part of (takeover.c) */

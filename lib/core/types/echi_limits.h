@@ -30,7 +30,7 @@
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no group, no slot */
 #define ECHI_NO_RANK 65535
-#define ECHI_GRANULE 4                /* samples that --deterministic takes as one, by their place in the round */
+#define ECHI_REDUCTION_BLOCK 4                /* samples that --deterministic takes as one, by their place in the round */
 #define ECHI_INNER_MAX 10000          /* `local`: steps of one worker in a round */
 #define ECHI_LOCAL_ROUND_MAX (1u << 30)   /* `local`: samples of a round */
 #define ECHI_DELTAS 2                 /* `local`: changes of one worker that are on their way, or wait for the round before theirs */

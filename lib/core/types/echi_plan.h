@@ -39,7 +39,7 @@ struct echi_plan {
     uint8_t flights;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
-    uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (PROTOCOL.md); BSP only */
+    uint8_t deterministic;                /* 1: shares are whole reduction blocks, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
                                              only, not with `deterministic` */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
@@ -122,8 +122,8 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 /* Does each part of a round go by itself: summed, applied, sent, and waited for by forward (BSP, dense, several workers)? */
 bool echi_plan_rounds_by_part(const struct echi_plan *plan);
 /* A round of so many samples as it is dealt to the living workers: their shares of it, by rank. They are as planned, or in proportion where
- * an epoch ends with fewer samples or workers are lost (largest remainder first); whole granules with `deterministic`, of which the last
- * may be short. */
+ * an epoch ends with fewer samples or workers are lost (largest remainder first); whole reduction blocks with `deterministic`, of which
+ * the last may be short. */
 void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);

@@ -164,7 +164,7 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
 }
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
-    const uint32_t share = echi_plan_share(plan, rank), unit = plan->deterministic ? ECHI_GRANULE : 1;
+    const uint32_t share = echi_plan_share(plan, rank), unit = plan->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     if (share == 0 || plan->world == 1 || !policy_of(plan)->rounds) return share;
     const uint32_t part = ((echi_plan_round_most(plan) + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
     return share > part ? share : part;

@@ -230,8 +230,9 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (l->n < 1 || l->n > echi_plan_room(p, l->worker) || l->part >= ECHI_ROUND_PARTS) return false;
     if (l->shards & ~echi_plan_all_shards(p)) return false;
     if (l->together && (!p->sync_norm || l->again || l->together < l->n || l->together > l->round_size)) return false;
-    /* Only what is left at the end of an epoch may be less than a granule. */
-    if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
+    /* Only what is left at the end of an epoch may be less than a reduction block. */
+    const uint32_t block = ECHI_REDUCTION_BLOCK;
+    if (p->deterministic && (l->start % block || (l->n % block && l->round_size % block == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds) return l->round_size == p->round;
     return l->round_size <= echi_plan_round_most(p) && l->n <= l->round_size;
@@ -284,7 +285,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (policy->rounds && p->damping > 0) return false;
     if (p->n_groups > 1 && !policy->grouped) return false;
-    if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
+    if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_REDUCTION_BLOCK)) return false;
     if (p->sync_norm > 1 || (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
     if (p->flights > 1 && (policy->rounds || !p->separated)) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
@@ -307,7 +308,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
-        if (p->deterministic && p->n[r] % ECHI_GRANULE) return false;
+        if (p->deterministic && p->n[r] % ECHI_REDUCTION_BLOCK) return false;
         if (p->divisor[r] > 1u << 24 || (p->divisor[r] > 0 && (!plain_asp || p->n[r] == 0))) return false;
         if (p->inner[r] > ECHI_INNER_MAX || (p->inner[r] != 0) != (policy->local && p->n[r] != 0)) return false;
         sum += p->n[r];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tasks under --deterministic (PROTOCOL.md, "Deterministic runs"). Samples are computed in granules of ECHI_GRANULE, by their place in
- * the round, with kernels that do the same operations in the same order everywhere; each granule's gradient becomes whole
- * numbers. What is added up is whole, so neither who computed a granule nor when it came in can change a bit. */
+ * The tasks under --deterministic (PROTOCOL.md, "Deterministic runs"). Samples are computed in reduction blocks of ECHI_REDUCTION_BLOCK,
+ * by their place in the round, with kernels that do the same operations in the same order everywhere; each reduction block's gradient
+ * becomes whole numbers. What is added up is whole, so neither who computed a reduction block nor when it came in can change a bit. */
 #include "echi_exec_impl.h"
 #include "echi_error.h"
 
@@ -13,35 +13,36 @@ static double whole_loss(double loss) {
     return loss < 0x1p28 ? (double)(int64_t)(loss * LOSS_UNITS + 0.5) / LOSS_UNITS : loss;   /* a NaN stays */
 }
 
-static uint32_t granules_of(uint32_t n) { return (n + ECHI_GRANULE - 1) / ECHI_GRANULE; }
-static int samples_in(uint32_t n, uint32_t granule) {
-    const uint32_t left = n - granule * ECHI_GRANULE;
-    return (int)(left < ECHI_GRANULE ? left : ECHI_GRANULE);
+static uint32_t blocks_of(uint32_t n) { return (n + ECHI_REDUCTION_BLOCK - 1) / ECHI_REDUCTION_BLOCK; }
+static int samples_in(uint32_t n, uint32_t block) {
+    const uint32_t left = n - block * ECHI_REDUCTION_BLOCK;
+    return (int)(left < ECHI_REDUCTION_BLOCK ? left : ECHI_REDUCTION_BLOCK);
 }
 
-/* With a head elsewhere the activations of all granules wait for it; else one granule is done with before the next. */
-ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err) {
+/* With a head elsewhere the activations of all reduction blocks wait for it; else one reduction block is done with before the next. */
+ech_status echi_blocks_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    x->granules = p->separated ? granules_of(n) : 1;
-    x->granule = calloc(x->granules, sizeof *x->granule);
-    if (!x->granule) return echi_fail_memory(err, "run.setup", "granules");
-    for (uint32_t g = 0; g < x->granules; g++)
-        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_GRANULE, &x->granule[g], err));
-    return echi_buffer_create_pinned(x->device, x->job->n_params * sizeof(echi_real), &x->of_granule, err);
+    x->blocks = p->separated ? blocks_of(n) : 1;
+    x->block = calloc(x->blocks, sizeof *x->block);
+    if (!x->block) return echi_fail_memory(err, "run.setup", "reduction blocks");
+    for (uint32_t g = 0; g < x->blocks; g++)
+        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_REDUCTION_BLOCK, &x->block[g], err));
+    return echi_buffer_create_pinned(x->device, x->job->n_params * sizeof(echi_real), &x->of_block, err);
 }
 
-void echi_granules_destroy(struct echi_exec *x) {
-    for (uint32_t g = 0; x->granule && g < x->granules; g++) echi_stack_destroy(x->granule[g]);
-    free(x->granule);
-    echi_buffer_destroy(x->of_granule);
+void echi_blocks_destroy(struct echi_exec *x) {
+    for (uint32_t g = 0; x->block && g < x->blocks; g++) echi_stack_destroy(x->block[g]);
+    free(x->block);
+    echi_buffer_destroy(x->of_block);
 }
 
-static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,
+static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t block,
                           struct ech_error *err) {
-    const size_t at = granule * ECHI_GRANULE * echi_shape_size(x->job->data->shape);
+    const size_t at = block * ECHI_REDUCTION_BLOCK * echi_shape_size(x->job->data->shape);
     const int units = echi_stack_units(stack);
-    ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->samples.rows + at, err));
-    ECHI_TRY(echi_exec_train(x, stack, x->who + granule * ECHI_GRANULE, (uint32_t)samples_in(task->lease.n, granule), task->divisor, err));
+    ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, block), x->samples.rows + at, err));
+    ECHI_TRY(echi_exec_train(x, stack, x->who + block * ECHI_REDUCTION_BLOCK, (uint32_t)samples_in(task->lease.n, block), task->divisor,
+                             err));
     for (int u = 0; u < units; u++) {
         ECHI_TRY(echi_stack_forward(stack, u, slot(x, task->weights), err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
@@ -49,19 +50,19 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     return ECH_OK;
 }
 
-/* The layers' gradients of one granule go into the lease's sums; with the last granule they are there. */
-static ech_status backward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,
+/* The layers' gradients of one reduction block go into the lease's sums; with the last reduction block they are there. */
+static ech_status backward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t block,
                            const struct echi_result *result, struct ech_error *err) {
-    const bool last = granule + 1 == granules_of(task->lease.n);
+    const bool last = block + 1 == blocks_of(task->lease.n);
     for (int u = echi_stack_units(stack) - 1; u >= 0; u--) {
         int first, end;
         echi_stack_unit(stack, u, &first, &end);
-        ECHI_TRY(echi_stack_backward(stack, u, slot(x, task->weights), x->of_granule, u > 0, err));
+        ECHI_TRY(echi_stack_backward(stack, u, slot(x, task->weights), x->of_block, u > 0, err));
         ECHI_TRY(echi_stack_grads(stack, u, err));
         for (int i = x->job->n_layers - 1; i >= 0; i--) {
             const struct echi_param_layer *l = &x->job->layer[i];
             if (l->layer < first || l->layer >= end) continue;
-            ECHI_TRY(echi_exact_take(x->device, slot(x, task->grads), x->of_granule, l->at, l->count, granule > 0, err));
+            ECHI_TRY(echi_exact_take(x->device, slot(x, task->grads), x->of_block, l->at, l->count, block > 0, err));
             if (last) echi_lane_gradient(x->lane, task, i, l->count * sizeof(int64_t), result);
         }
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
@@ -70,14 +71,14 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, st
 }
 
 static ech_status step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
-    struct echi_stack *stack = x->granule[0];
+    struct echi_stack *stack = x->block[0];
     ECHI_TRY(echi_exec_samples(x, &task->lease, err));
-    for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
+    for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
         double loss = 0;
         int correct = 0;
         ECHI_TRY(forward(x, task, stack, g, err));
-        ECHI_TRY(echi_stack_loss(stack, x->samples.labels + g * ECHI_GRANULE, (echi_real)1 / (echi_real)task->divisor, &loss, &correct,
-                                 err));
+        ECHI_TRY(echi_stack_loss(stack, x->samples.labels + g * ECHI_REDUCTION_BLOCK, (echi_real)1 / (echi_real)task->divisor, &loss,
+                                 &correct, err));
         result->loss[0] += whole_loss(loss);
         result->correct[0] += (uint32_t)correct;
         ECHI_TRY(backward(x, task, stack, g, result, err));
@@ -89,9 +90,9 @@ static ech_status step(struct echi_exec *x, const struct echi_task *task, struct
 static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     echi_real *rows = echi_exec_slot(x, task->act, NULL);
     ECHI_TRY(echi_exec_samples(x, &task->lease, err));
-    for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
-        ECHI_TRY(forward(x, task, x->granule[g], g, err));
-        ECHI_TRY(echi_stack_output(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
+    for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
+        ECHI_TRY(forward(x, task, x->block[g], g, err));
+        ECHI_TRY(echi_stack_output(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * x->job->cut_width, err));
     }
     echi_labels_put(rows + task->lease.n * x->job->cut_width, x->samples.labels, task->lease.n);
     return ECH_OK;
@@ -100,15 +101,15 @@ static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *tas
 static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result,
                                  struct ech_error *err) {
     const echi_real *rows = echi_exec_slot(x, task->act, NULL);
-    for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
-        ECHI_TRY(echi_stack_output_grad(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
-        ECHI_TRY(backward(x, task, x->granule[g], g, result, err));
+    for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
+        ECHI_TRY(echi_stack_output_grad(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * x->job->cut_width, err));
+        ECHI_TRY(backward(x, task, x->block[g], g, result, err));
     }
     return ECH_OK;
 }
 
-/* One granule of a worker's rows; its gradient is added to the head's sums, or sets them. */
-static ech_status head_granule(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
+/* One reduction block of a worker's rows; its gradient is added to the head's sums, or sets them. */
+static ech_status head_block(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
                                const uint16_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct,
                                struct ech_error *err) {
     const struct echi_buffer *weights = slot(x, task->weights);
@@ -136,12 +137,12 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         echi_real *rows_grad = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
         echi_labels_get(rows + n * width, x->head_labels, n);
         echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], n, x->head_who);
-        for (uint32_t g = 0; g < granules_of(n); g++, add = true) {
+        for (uint32_t g = 0; g < blocks_of(n); g++, add = true) {
             double loss = 0;
             int correct = 0;
-            ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width,
-                                  x->head_labels + g * ECHI_GRANULE, x->head_who + g * ECHI_GRANULE, samples_in(n, g), add, &loss, &correct,
-                                  err));
+            const uint32_t first = g * ECHI_REDUCTION_BLOCK;
+            ECHI_TRY(head_block(x, task, rows + first * width, rows_grad + first * width, x->head_labels + first, x->head_who + first,
+                                samples_in(n, g), add, &loss, &correct, err));
             result->loss[i] += whole_loss(loss);
             result->correct[i] += (uint32_t)correct;
         }
@@ -169,7 +170,7 @@ static ech_status apply(struct echi_exec *x, const struct echi_task *task, struc
     return echi_exec_apply(x, task, rounded, of_head, err);
 }
 
-ech_status echi_granules_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+ech_status echi_blocks_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     switch ((enum echi_task_kind)task->kind) {
     case ECHI_TASK_STEP: return step(x, task, result, err);
     case ECHI_TASK_FORWARD: return trunk_forward(x, task, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * --deterministic before any arithmetic: options, plans and leases are whole granules, or refused with a sentence. */
+ * --deterministic before any arithmetic: options, plans and leases are whole reduction blocks, or refused with a sentence. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "echi_coordinator_impl.h"
 #include "echi_random.h"
 
-#define G ECHI_GRANULE
+#define G ECHI_REDUCTION_BLOCK
 
 static struct echi_plan plan_of_shares(int world, const uint32_t *n) {
     struct echi_plan p = bsp_plan(world, n);
@@ -19,7 +19,7 @@ static struct echi_plan plan_of_shares(int world, const uint32_t *n) {
     return p;
 }
 
-static void test_plans_of_whole_granules(void **state) {
+static void test_plans_of_whole_blocks(void **state) {
     (void)state;
     const struct echi_plan good = plan_of_shares(3, (const uint32_t[]){8, 0, 4});
     struct echi_plan p = good;
@@ -42,7 +42,7 @@ static void test_plans_of_whole_granules(void **state) {
     plan_comes_back(&good);
 }
 
-static void test_leases_of_whole_granules(void **state) {
+static void test_leases_of_whole_blocks(void **state) {
     (void)state;
     const struct echi_plan p = plan_of_shares(2, (const uint32_t[]){8, 16});
     const struct echi_lease good = {.id = 1, .start = 24, .n = 8, .round_size = 24, .worker = 0, .owner = 0};
@@ -50,15 +50,15 @@ static void test_leases_of_whole_granules(void **state) {
     struct echi_lease l = good;
     l.n = 7;
     assert_false(echi_lease_valid(&l, &p));
-    l.round_size = 23;                       /* an epoch's last round may end in the middle of a granule */
+    l.round_size = 23;                       /* an epoch's last round may end in the middle of a reduction block */
     assert_true(echi_lease_valid(&l, &p));
     l = good;
     l.start = 22;
     assert_false(echi_lease_valid(&l, &p));
 }
 
-/* Any plan, any size of the data: every sample once, no granule in two leases, none above its share. */
-static void test_rounds_are_dealt_in_granules(void **state) {
+/* Any plan, any size of the data: every sample once, no reduction block in two leases, none above its share. */
+static void test_rounds_are_dealt_in_blocks(void **state) {
     (void)state;
     static struct echi_action list[ECHI_ACTIONS_MAX];
     static struct echi_coordinator c;
@@ -97,7 +97,7 @@ static void test_rounds_are_dealt_in_granules(void **state) {
     }
 }
 
-static void test_the_planner_gives_whole_granules(void **state) {
+static void test_the_planner_gives_whole_blocks(void **state) {
     (void)state;
     struct echi_random random;
     echi_random_init(&random, 12, ECHI_STREAM_TEST, 0);
@@ -116,7 +116,7 @@ static void test_the_planner_gives_whole_granules(void **state) {
         assert_true(p.deterministic && echi_plan_valid(&p));
         w.batch += 2;
         assert_int_equal(echi_plan_make(&w, times, &p, text, sizeof text), ECH_E_ARGUMENT);
-        assert_non_null(strstr(text, "granules of 4"));
+        assert_non_null(strstr(text, "reduction blocks of 4"));
     }
 }
 
@@ -170,9 +170,9 @@ static void test_options_that_do_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans_of_whole_granules),     cmocka_unit_test(test_leases_of_whole_granules),
-        cmocka_unit_test(test_rounds_are_dealt_in_granules), cmocka_unit_test(test_the_planner_gives_whole_granules),
+        cmocka_unit_test(test_plans_of_whole_blocks),     cmocka_unit_test(test_leases_of_whole_blocks),
+        cmocka_unit_test(test_rounds_are_dealt_in_blocks), cmocka_unit_test(test_the_planner_gives_whole_blocks),
         cmocka_unit_test(test_the_default_batch_is_that_of_one_node), cmocka_unit_test(test_options_that_do_not_fit),
     };
-    return cmocka_run_group_tests_name("granules", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("reduction blocks", tests, NULL, NULL);
 }
