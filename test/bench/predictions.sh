@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Predicted over measured images/s of live runs on the hosts of tools/testbed, with links as they are measured at the start: BSP and GSSP,
+# LeNet-5, conv3fc.txt and ResNet-18, at 100 Mb/s, 1 Gb/s and on links without a bound.
+#   HOSTS      how many hosts (default 4)
+#   CPU        of each (default: two cores divided by the hosts)
+#   RATES      default "100mbit 1gbit none"
+#   NETS       default "lenet5 conv3fc resnet18"
+#   POLICIES   default "bsp gssp"
+#   RUNS       of each (default 5): the median of the ratios counts
+#   TRAIN      seconds that a run should train for, about (default 8)
+# An hour with all defaults, by name only: make bench ONLY=predictions. RUNS=1 NETS=lenet5 is a first trial of two minutes.
+# Exits with 77 where there can be no test-bed, or data is missing.
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
+hosts=${HOSTS:-4} runs=${RUNS:-5} target=${TRAIN:-8}
+cpu=${CPU:-$(awk -v n="$hosts" 'BEGIN { printf "%.3g", 2 / n }')}
+dir=$out/predictions
+rm -rf "$dir"
+mkdir -p "$dir"
+bed=p$(($$ % 1000000))
+bed() { "$root/tools/testbed" --name "$bed" "$@"; }
+bed_down() { [ "$BASHPID" != $$ ] || bed down; }
+mnist=$(find_mnist) || { echo "no MNIST: skipped"; exit 77; }
+cifar=$(find_cifar) || { echo "no CIFAR-10: skipped"; exit 77; }
+
+# train REPORT STEPS OPTIONS...: one run over all hosts. In the background, since a signal ends `wait` but not a command.
+train() {
+    local model=$net data=$mnist
+    case $net in
+    conv3fc) model=$root/test/bench/conv3fc.txt ;;
+    resnet18) data=$cifar ;;
+    esac
+    bed run all "$echelon" train --model "$model" --data "$data" --sync "$policy" --steps "$2" --eval-every 0 --insecure --progress off \
+        --join-timeout 120 --report "$1" "${@:3}" > "$dir/log" 2>&1 &
+    wait $! || { cat "$dir/log" >&2; return 1; }
+}
+
+# Runs of rounds enough for the time that is wanted, by the prediction of a run of no rounds. An evaluation of ResNet-18 would take
+# minutes on a part of a core, so there is none.
+measure() {
+    local i steps rate round ratios=() predicted=() measured=()
+    train "$dir/plan.json" 0 || return 1
+    rate=$(value "$dir/plan.json" predicted_images_per_second) round=$(value "$dir/plan.json" round)
+    steps=$(awk -v r="$rate" -v b="$round" -v s="$target" 'BEGIN { n = int(r * s / b); print n < 20 ? 20 : n }')
+    for ((i = 0; i < runs; i++)); do
+        others_since
+        train "$dir/run.json" "$steps" || return 1
+        others_since
+        predicted+=("$(value "$dir/run.json" predicted_images_per_second)")
+        measured+=("$(value "$dir/run.json" images_per_second)")
+        ratios+=("$(ratio "${predicted[i]}" "${measured[i]}")")
+    done
+    printf '%-9s %-5s %-8s %10.0f %10.0f %6.2f  %-24s %s\n' "$net" "$policy" "$link" "$(median "${predicted[@]}")" \
+        "$(median "${measured[@]}")" "$(median "${ratios[@]}")" "${ratios[*]}" "$others"
+}
+
+echo "$hosts hosts, $cpu of a core each; predicted and measured: images/s, medians of $runs runs; others: cores busy with other work"
+printf '%-9s %-5s %-8s %10s %10s %6s  %-24s %s\n' net sync link predicted measured ratio "of each run" others
+trap 'exit 130' INT TERM
+for link in ${RATES:-100mbit 1gbit none}; do
+    status=0
+    bed up "$hosts" --rate "$link" --cpu "$cpu" 2> "$dir/up" || status=$?
+    if [ $status != 0 ]; then
+        cat "$dir/up"
+        if [ $status = 3 ]; then exit 77; fi
+        exit 1
+    fi
+    trap bed_down EXIT
+    for net in ${NETS:-lenet5 conv3fc resnet18}; do
+        for policy in ${POLICIES:-bsp gssp}; do measure; done
+    done
+    bed down
+done
