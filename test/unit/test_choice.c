@@ -22,7 +22,7 @@ static struct echi_choice choice;
 static struct echi_choice_work work;
 static char text[240];
 
-/* LeNet-5's bytes, and its head a sixth of the arithmetic. Speeds in images a second. */
+/* LeNet-5's bytes and layers, and its head a sixth of the arithmetic. Speeds in images a second. */
 static void lenet(int world, const double *speed) {
     memset(times, 0, sizeof times);
     for (int r = 0; r < world; r++) {
@@ -37,7 +37,8 @@ static void lenet(int world, const double *speed) {
         times[r].delay = 5e-5;
     }
     request = (struct echi_plan_request){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02,
-                                  .momentum = 0.9, .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600}};
+                                  .momentum = 0.9, .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600,
+                                                             .layers = 2, .head_layers = 3}};
 }
 
 static void take(void) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Predictions against closed formulas, where nothing is random; against what an independent simulation found, where it is
+ * Predictions against closed formulas, where nothing is random, but for what words between nodes take, a thousandth at most; against what
+ * an independent simulation found, where it is
  * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
 #include "echi_choice.h"
 #include "echi_random.h"
@@ -21,10 +22,12 @@ static struct echi_times times[ECHI_WORLD_MAX];
 static struct echi_plan plan;
 static struct echi_load load;
 
-/* Seconds of a step of n samples are n x seconds[r], a fifth of them the head's. */
+/* Seconds of a step of n samples are n x seconds[r], a fifth of them the head's. What an owner does for others waits for the end of a unit
+ * of its own worker's step: these are short, where nothing else is said. */
+#define UNITS 128
 static void nodes(int world, const double *seconds) {
     memset(times, 0, sizeof times);
-    memset(&load, 0, sizeof load);
+    load = (struct echi_load){.layers = UNITS};
     for (int r = 0; r < world; r++) {
         times[r].count = 2;
         for (int i = 0; i < 2; i++) {
@@ -104,14 +107,22 @@ static void without_chance_rates_are_those_of_the_formulas(void **state) {
 /* A node alone, whatever the policy; and what others do to its pushes: k others of its speed make k pushes between its own two. */
 static void staleness_is_what_others_do_in_a_step(void **state) {
     (void)state;
-    double seconds[16];
-    for (int i = 0; i < 16; i++) seconds[i] = 1;
+    double seconds[17];
+    for (int i = 0; i < 17; i++) seconds[i] = 1;
     for (int world = 1; world <= 16; world++) {
-        nodes(world, seconds);
-        whole(ECHI_SYNC_ASP, world, 16);
+        nodes(world + 1, seconds);
+        whole(ECHI_SYNC_ASP, world + 1, 16);
+        plan.group_of[0] = ECHI_NONE;   /* an owner that does nothing else */
+        plan.n[0] = 0;
+        plan.round = 16 * (uint32_t)world;
+        double all = 0;
+        for (int r = 1; r <= world; r++) {   /* so that no two pushes come at once */
+            times[r].delay = 1e-3 * r;
+            all += 16 / (16 + 2 * times[r].delay);
+        }
         const struct echi_prediction p = predict(0);
-        near(p.rate, world, 1e-9);
-        near(1 + p.staleness, 1 + (world - 1.0) / world, 1e-9);
+        near(p.rate, all, 1e-6);
+        near(1 + p.staleness, 1 + (world - 1.0) / world, 2e-3);
     }
 }
 
@@ -120,49 +131,51 @@ static void bytes_take_their_time(void **state) {
     const double seconds[] = {1, 1, 1, 1};
     /* In step, links: three snapshots leave one behind the other, and three pushes come in so, as far apart as they were begun. */
     nodes(4, seconds);
-    load = (struct echi_load){.trunk = 400};
+    load.trunk = 4000000;
     for (int r = 0; r < 4; r++) {
-        times[r].link = echi_link_of(100);
+        times[r].link = echi_link_of(1e6);
         times[r].delay = 0.25;
     }
     whole(ECHI_SYNC_BSP, 4, 16);
-    near(predict(0).rate, 64 / (16 + 4 + 0.5 + 3 * 4 + 0.5), 1e-9);
+    near(predict(0).rate, 64 / (16 + 4 + 0.5 + 3 * 4 + 0.5), 1e-3);
     /* Nobody waits, but the owner's link carries a push of the three others in 4 s each. Its own worker needs no link. */
     whole(ECHI_SYNC_ASP, 4, 1);
-    near(predict(64).rate, 1 + 1 / 4.0, 1e-9);
+    near(predict(64).rate, 1 + 1 / 4.0, 1e-2);
     /* Four sends at once, rank by rank: the owner's own worker, the last rank, gets its weights when two have left. */
     nodes(6, (const double[]){0.01, 0.01, 0.01, 0.01, 0.01, 2});
-    for (int r = 0; r < 6; r++) times[r].link = echi_link_of(100);
-    load = (struct echi_load){.trunk = 400};
+    for (int r = 0; r < 6; r++) times[r].link = echi_link_of(1e6);
+    load.trunk = 4000000;
     whole(ECHI_SYNC_BSP, 6, 16);
     plan.owner_of[0] = 5;
-    near(predict(0).rate, 96 / (2 * 4 + 32.0), 1e-9);
+    near(predict(0).rate, 96 / (2 * 4 + 32.0), 1e-3);
     nodes(4, seconds);
     for (int r = 0; r < 4; r++) {
-        times[r].link = echi_link_of(100);
+        times[r].link = echi_link_of(1e6);
         times[r].delay = 0.25;
     }
-    /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 75 bytes. */
-    load = (struct echi_load){.trunk = 25, .head = 75};
+    /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 0.75 s of a link. */
+    load = (struct echi_load){.trunk = 250000, .head = 750000, .layers = 1, .head_layers = 1};
     whole(ECHI_SYNC_BSP, 2, 16);
-    near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 1 + 0.5), 1e-9);
-    /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.15 of that), the round applied (0.7),
-     * three snapshots sent (0.85 each); its own worker comes behind all that. */
+    near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 1 + 0.5), 1e-3);
+    /* The owner's processor, an exchange 2 s: three snapshots sent (0.85 of that each) and three pushes taken in, in the middle of its own
+     * worker's step; then all four are added (0.15), and the round is applied (0.7). */
     nodes(4, seconds);
+    load.trunk = 4000000;
     times[0].exchange = 2;
     whole(ECHI_SYNC_BSP, 4, 16);
-    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.3 + 1.4 + 3 * 1.7), 1e-9);
-    /* The others': sent, and taken in. */
+    near(predict(0).rate, 64 / (16 + 3 * 1.7 + 3 * 1.7 + 4 * 0.3 + 1.4), 0.01);
+    /* The others': taken in before their step; what they send costs them time when they have pushed. */
     nodes(4, seconds);
+    load.trunk = 4000000;
     times[3].exchange = 2;
-    near(predict(0).rate, 64 / (16 + 2 * 1.7), 1e-9);
+    near(predict(0).rate, 64 / (16 + 1.7), 1e-3);
     /* What leaves early, on a link that is fast, is taken in while the other still computes: of an exchange of 2 s three quarters of 0.85
-     * are behind the cut, and come in during the owner's own step, which ends so much later; then the rest, the sum, the round. */
+     * are behind the cut; then the rest, the sum, the round. */
     nodes(2, (const double[]){0.5, 1});
     times[0].exchange = 2;
-    load = (struct echi_load){.trunk = 25, .head = 75, .layers = 1, .head_layers = 1};
+    load = (struct echi_load){.trunk = 250000, .head = 750000, .layers = 1, .head_layers = 1};
     whole(ECHI_SYNC_BSP, 2, 16);
-    near(predict(0).rate, 32 / (16 + 0.425 + 0.3 + 1.4 + 1.7), 1e-9);
+    near(predict(0).rate, 32 / (16 + 0.425 + 0.3 + 1.4), 1e-3);
 }
 
 /* Units decide what is early. Of 16 s one in seven are forward, and of the 10.97 s of the trunk's backward pass so much of a push is in. */
@@ -171,23 +184,23 @@ static void units_decide_what_overlaps(void **state) {
     static const double late[2][ECHI_PASSES] = {{1, 6}, {1, 1}}, early[2][ECHI_PASSES] = {{6, 1}, {1, 1}};
     nodes(2, (const double[]){1, 1});
     for (int r = 0; r < 2; r++) {
-        times[r].link = echi_link_of(100);
+        times[r].link = echi_link_of(1e6);
         times[r].units = 2, times[r].cut = 1, times[r].sizes = 1;
         assert_true(echi_times_share(&times[r], 0, late));
     }
-    load = (struct echi_load){.trunk = 400, .head = 1000, .layers = 1, .head_layers = 1};
+    load = (struct echi_load){.trunk = 4000000, .head = 10000000, .layers = 1, .head_layers = 1};
     whole(ECHI_SYNC_BSP, 2, 16);
-    /* Weights, 14 s, are waited for, then the step of the other node; its 1000 bytes leave 10.97 s before its end, and the link is then
-     * free for the 400. */
-    near(predict(0).rate, 32 / (14 + 16 + 4.0), 1e-4);
+    /* Weights, 14 s, are waited for, then the step of the other node; the 10 s of its head leave 10.97 s before its end, and the link is
+     * then free for the 4 s of its trunk. */
+    near(predict(0).rate, 32 / (14 + 16 + 4.0), 1e-3);
     for (int r = 0; r < 2; r++) assert_true(echi_times_share(&times[r], 0, early));
-    near(predict(0).rate, 32 / (14 + 16 + 4.0 + 10 - 12.8 / 7), 1e-4);
+    near(predict(0).rate, 32 / (14 + 16 + 4.0 + 10 - 12.8 / 7), 1e-3);
     /* What a node does for others waits for the end of a unit of its own worker's. Here that worker takes 800 s for a step, in two units
      * or in four, and each step of the other node waits twice: its rows at the head, its push at the owner. */
     static const double one[2][ECHI_PASSES] = {{0, 0}, {1, 1}}, both[2][ECHI_PASSES] = {{1, 1}, {1, 1}};
     nodes(2, (const double[]){1000, 0.001});
     for (int i = 0; i < 2; i++) times[0].head[i] = times[1].head[i];
-    load = (struct echi_load){.layers = 2};
+    load.layers = 2;
     whole(ECHI_SYNC_ASP, 2, 1);
     plan.separated = 1;
     plan.head = 0;
@@ -253,10 +266,11 @@ static void updates_take_what_is_said_of_them(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 1};
     nodes(4, seconds);
+    load.trunk = 4000000;
     times[0].exchange = 2;
     times[0].update = 10;
     whole(ECHI_SYNC_BSP, 4, 16);
-    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.3 + 10 + 3 * 1.7), 1e-9);
+    near(predict(0).rate, 64 / (16 + 3 * 1.7 + 3 * 1.7 + 4 * 0.3 + 10), 0.01);
     /* Leases are dealt beside the lane: where an update of the coordinator's own group takes an hour, the other group does not
      * wait for it. */
     nodes(2, seconds);
@@ -274,29 +288,30 @@ static void a_codec_costs_time_and_saves_bytes(void **state) {
     const double seconds[] = {1, 1};
     /* What stays on its node is written and read whole, gradients and weights: 2 (1.4 + 2) updates and the update itself. */
     nodes(1, seconds);
-    load = (struct echi_load){.trunk = 400};
+    load.trunk = 400;
     times[0].update = 0.5;
     whole(ECHI_SYNC_ASP, 1, 16);
     plan.codec = ECHI_CODEC_TOPK;
     plan.ratios = ECHI_RATIOS_VOLUME;
     plan.state_ratio = ECHI_RATIO_STATES;
     plan.base[0] = 200000;
-    near(predict(0).rate, 16 / (16 + 7.8 * 0.5), 1e-9);
+    near(predict(0).rate, 16 / (16 + 7.8 * 0.5), 1e-6);
     /* Links: a push at the ratio that a run comes to, and weights of which every 32nd are complete. */
     nodes(2, seconds);
-    load = (struct echi_load){.trunk = 40000};
-    times[0].link = times[1].link = echi_link_of(1000);
+    load.trunk = 40000000;
+    times[0].link = times[1].link = echi_link_of(1e6);
     whole(ECHI_SYNC_BSP, 2, 16);
     plan.codec = ECHI_CODEC_TOPK;
     plan.ratios = ECHI_RATIOS_VOLUME;
     plan.state_ratio = ECHI_RATIO_STATES;
     plan.base[0] = 200000;
-    const double push = (double)echi_coded_bytes(10000, 1600) / 1000;   /* 0.2^4 */
-    const double a_part = (double)echi_coded_bytes(10000, ECHI_RATIO_STATES), all = (double)echi_coded_bytes(10000, ECHI_RATIO_ONE);
-    const double weights = (31 * a_part + all) / 32 / 1000;
-    near(predict(0).rate, 32 / (16 + push + weights), 1e-9);
+    const uint64_t count = 10000000;
+    const double push = (double)echi_coded_bytes(count, 1600) / 1e6;   /* 0.2^4 */
+    const double a_part = (double)echi_coded_bytes(count, ECHI_RATIO_STATES), all = (double)echi_coded_bytes(count, ECHI_RATIO_ONE);
+    const double weights = (31 * a_part + all) / 32 / 1e6;
+    near(predict(0).rate, 32 / (16 + push + weights), 1e-3);
     whole(ECHI_SYNC_BSP, 2, 16);
-    near(predict(0).rate, 32 / (16 + 80.0), 1e-9);
+    near(predict(0).rate, 32 / (16 + 80.0), 1e-3);
 }
 
 static void the_head_is_one_for_all(void **state) {
@@ -309,13 +324,14 @@ static void the_head_is_one_for_all(void **state) {
     plan.group_of[4] = ECHI_NONE;
     plan.n[4] = 0;
     /* Four workers, 12.8 s of trunk a step: the head, 3.2 s a step, is just enough. */
-    near(predict(64).rate, 16 * 4 / 16.0, 1e-9);
+    near(predict(64).rate, 16 * 4 / 16.0, 1e-6);
     /* Twice as slow it is what all wait for: 6.4 s for 16 rows, merged or not. */
     for (int i = 0; i < 2; i++) times[4].head[i] *= 2;
     near(predict(64).rate, 16 / 6.4, 0.01);
-    /* Rows through links: 16 rows of 2 bytes out at 4 a second, back one byte each: 8 s and 4 s more for one alone. */
+    /* Rows through links: 16 rows of 2 MB out at 4 MB a second, back 1 MB each: 8 s and 4 s more for one alone. */
     nodes(5, seconds);
-    load = (struct echi_load){.row = 2, .row_grad = 1};
+    load.row = 2000000;
+    load.row_grad = 1000000;
     whole(ECHI_SYNC_BSP, 5, 16);
     memset(plan.n, 0, sizeof plan.n);
     memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
@@ -323,11 +339,11 @@ static void the_head_is_one_for_all(void **state) {
     plan.n[1] = plan.round = 16;
     plan.separated = 1;
     plan.head = 4;
-    times[1].link = echi_link_of(4);
-    near(predict(0).rate, 16 / (16 + 8 + 4.0), 1e-9);
+    times[1].link = echi_link_of(4e6);
+    near(predict(0).rate, 16 / (16 + 8 + 4.0), 1e-6);
     /* On the head's own node nothing travels, and a step is a step. */
     plan.head = 1;
-    near(predict(0).rate, 1, 1e-9);
+    near(predict(0).rate, 1, 1e-6);
 }
 
 static void two_flights_hide_what_is_waited_for(void **state) {
@@ -464,15 +480,10 @@ static void any_plan_has_a_rate(void **state) {
             random = random || times[i].jitter > 0 || times[i].stutter > 0;
         }
         if (memcmp(&p, &again, sizeof p) != 0) fail_msg("seed %u: another number the second time", seed);
-        if (!random && p.rate > all * (1 + 1e-9)) fail_msg("seed %u: %g a second, but all nodes together make %g", seed, p.rate, all);
+        if (!random && p.rate > all * (1 + 1e-6)) fail_msg("seed %u: %g a second, but all nodes together make %g", seed, p.rate, all);
         if (plan.sync == ECHI_SYNC_BSP ? p.staleness != 0 : !(p.staleness >= 0 && p.staleness < 100))
             fail_msg("seed %u: %g stale", seed, p.staleness);
-        /* Everything twice as fast makes everything twice as much, as long as no message is longer than a turn of its link: turns are
-         * bytes on slow links and time on fast ones (predict_links.c). */
-        load.trunk %= 60000;
-        load.head %= 60000;
-        load.row = load.row_grad = 160;
-        const struct echi_prediction once = predict(0);
+        /* Everything twice as fast makes everything twice as much. Times are whole nanoseconds: who comes first may differ. */
         for (int i = 0; i < plan.world; i++) {
             for (uint32_t k = 0; k < times[i].count; k++) times[i].trunk[k] /= 2, times[i].head[k] /= 2;
             times[i].exchange /= 2;
@@ -482,8 +493,8 @@ static void any_plan_has_a_rate(void **state) {
             times[i].link = echi_link_of(2 * times[i].link.out.rate);
         }
         const struct echi_prediction twice = predict(0);
-        if (twice.rate != 2 * once.rate || twice.staleness != once.staleness)
-            fail_msg("seed %u: %g, twice as fast %g", seed, once.rate, twice.rate);
+        if (!(fabs(twice.rate / p.rate / 2 - 1) <= 0.01 && fabs(twice.staleness - p.staleness) <= 0.005 + 0.01 * p.staleness))
+            fail_msg("seed %u: %g, twice as fast %g; %g stale, then %g", seed, p.rate, twice.rate, p.staleness, twice.staleness);
     }
     assert_true(made > 300);
 }

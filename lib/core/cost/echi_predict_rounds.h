@@ -4,12 +4,6 @@
 #define ECHI_PREDICT_ROUNDS_H
 #include "echi_predict.h"
 
-/* In echi_times.exchange, a push taken in and added: the bytes through a socket; and an update, where nobody measured one. */
-#define ECHI_PREDICT_COPY 0.85
-#define ECHI_PREDICT_APPLY 0.7
-/* echi_times.messages is six of them. */
-#define ECHI_PREDICT_MESSAGES 6
-
 /* chance.c */
 bool echi_predict_random(const struct echi_times *times);   /* steps vary */
 /* By how much the k-th step of a rank takes longer. */
@@ -28,5 +22,9 @@ double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_
                                 struct echi_predict_work *work);
 /* As echi_predict, of such a plan. False, and *out is not set, when the memory is too small. */
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                         uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out);
+
+/* predict_pushes.c: as echi_predict, of any plan, whose pushes are taken for whole ones. */
+void echi_predict_pushes(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                          uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out);
 #endif

@@ -32,11 +32,11 @@ static struct echi_candidate predicted(const struct echi_plan_request *w, const 
     return c;
 }
 
-/* Rounds are predicted part by part, so their plans get their parts and the owners of these first. */
+/* Messages are predicted part by part, so plans get their parts first, and those of rounds the owners of these. */
 static struct echi_candidate candidate_of(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan,
                                           struct echi_choice_work *work) {
-    if (plan->sync == ECHI_SYNC_BSP && plan->parts.count == 0 && w->layers.count > 0) {
-        echi_plan_divide(w, times, plan);
+    if (plan->parts.count == 0 && w->layers.count > 0) {
+        if (plan->sync == ECHI_SYNC_BSP) echi_plan_divide(w, times, plan);
         echi_plan_parts(w, times, plan);
     }
     return predicted(w, times, plan, work);
@@ -228,9 +228,23 @@ static void best_exchange(struct echi_plan_request *w, const struct echi_times *
     if (any && w->exchange == ECHI_EXCHANGE_RING) w->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
 }
 
-/* The plan of one policy, and what is predicted of it, as candidates of `all`. */
+/* Head and owners were placed before the number of groups was known: with that they may go elsewhere, where it is clearly better. */
+static void place_again(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
+                        struct echi_candidate *taken, struct echi_plan *out) {
+    char text[2];
+    w->home = 0;
+    w->groups = taken->groups;
+    best_place(w, times, work);
+    if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return;
+    const struct echi_candidate c = candidate_of(w, times, &work->tried, work);
+    if (!(worth_of_groups(w, &c) > worth_of_groups(w, taken) * CLEARLY)) return;
+    *taken = c;
+    *out = work->tried;
+}
+
+/* The plan of one policy, and what is predicted of it, as candidates of `all`. `fixed`: where head and owners go was wished for. */
 static ech_status one_policy(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
-                             struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
+                             bool fixed, struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
     struct echi_plan_request *w = &work->placed;
     *w = *request;
     best_place(w, times, work);
@@ -239,6 +253,7 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
     if (status != ECH_OK) return status;
     if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
         all->taken = best_groups(w, times, work, all, out);
+        if (!fixed) place_again(w, times, work, &all->candidate[all->taken], out);
     } else {
         all->taken = all->count;
         all->candidate[all->count++] = candidate_of(w, times, out, work);
@@ -285,7 +300,7 @@ static ech_status all_policies(const struct echi_plan_request *w, const struct e
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
             best_place(&own, times, work);
             best_length(&own, times, work);
-            if (one_policy(&own, times, work, &groups, &work->policy[all->count], text, cap) != ECH_OK) continue;
+            if (one_policy(&own, times, work, w->home > 0, &groups, &work->policy[all->count], text, cap) != ECH_OK) continue;
             struct echi_candidate c = groups.candidate[groups.taken];
             c.samples_per_step = own.samples_per_step;
             c.under_way = own.under_way;
@@ -303,7 +318,7 @@ static ech_status choose(const struct echi_plan_request *w, const struct echi_ti
                          struct echi_choice *out, struct echi_plan *plan, char *text, size_t cap) {
     *out = (struct echi_choice){.net_negative = -1};
     if (w->choose && w->world > 1) return all_policies(w, times, work, out, plan, text, cap);
-    return one_policy(w, times, work, out, plan, text, cap);
+    return one_policy(w, times, work, w->home > 0, out, plan, text, cap);
 }
 
 /* ---- net-negative ---- */

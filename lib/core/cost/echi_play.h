@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What predictions share: a plan's hosts on the cost engine, their steps, messages and works, in one block of memory. The roles that act on
+ * it are played by predict_rounds.c (rounds part by part), predict_pushes.c (whole pushes) and predict_head.c. */
+#ifndef ECHI_PLAY_H
+#define ECHI_PLAY_H
+#include "echi_cost.h"
+#include "echi_predict.h"
+#include "echi_priority.h"
+#include "echi_task.h"
+
+/* In echi_times.exchange, a push taken in and added: the bytes through a socket; and an update, where nobody measured one. */
+#define ECHI_PREDICT_COPY 0.85
+#define ECHI_PREDICT_APPLY 0.7
+#define ECHI_PREDICT_MESSAGES 6          /* echi_times.messages is so many of them */
+#define ECHI_PREDICT_CONTROL 128         /* bytes of a message without a payload, about */
+#define ECHI_PLAY_SHAPES 64
+
+/* What a work or a message is about; and of which owner, worker and piece of the weights. What `owner` and `piece` mean else is said
+ * where they are used. */
+enum echi_play_what {
+    ECHI_PLAY_STEP, ECHI_PLAY_FORWARD, ECHI_PLAY_BACKWARD, ECHI_PLAY_APPLY, ECHI_PLAY_HEAD, ECHI_PLAY_HEAD_APPLY, ECHI_PLAY_PUSH,
+    ECHI_PLAY_WEIGHTS, ECHI_PLAY_ROWS, ECHI_PLAY_ANSWER, ECHI_PLAY_APPLIED, ECHI_PLAY_LEASE, ECHI_PLAY_SUM, ECHI_PLAY_ADD,
+    ECHI_PLAY_HANDED, ECHI_PLAY_ENCODE, ECHI_PLAY_DECODE, ECHI_PLAY_ENCODE_STATE, ECHI_PLAY_DECODE_STATE, ECHI_PLAY_STATE, ECHI_PLAY_ACK,
+    ECHI_PLAY_LOCAL_APPLY, ECHI_PLAY_DELTA, ECHI_PLAY_JOIN
+};
+struct echi_about { enum echi_play_what what; int owner, worker, piece; };
+
+struct echi_play_shape {
+    struct echi_work_shape step, forward, backward;
+    double *until; bool *mark;        /* [units of all three] */
+};
+/* In a range of its own of the pieces that weights travel in, `first` is the first layer of those that the piece has parameters of, `part`
+ * the first part. Pieces are numbered as forward needs them. */
+struct echi_play_piece { double params; uint16_t first, part, shard; };
+
+/* Rows at the head: of which worker and which of its steps in flight. */
+struct echi_play_rows { uint16_t worker; uint8_t flight; };
+
+struct echi_play {
+    const struct echi_plan *plan;
+    const struct echi_times *times;
+    const struct echi_load *load;
+    struct echi_cost *cost;
+    unsigned char *memory; size_t used, size;
+    struct echi_hosts hosts;
+    int workers, layers, shards, pieces;
+    uint16_t *rank;                       /* [workers] */
+    double all, head_params;              /* parameters (1 where nobody knows); those of a head apart */
+    struct echi_play_piece *piece;        /* [pieces] of what a worker pushes */
+    const struct echi_play_shape **of;    /* [workers] */
+    struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
+    struct {
+        bool rounds, busy;
+        struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [flights * workers] */
+        int in;                           /* steps of this round that were visited */
+        bool *answering;                  /* [workers] its last answer is leaving */
+    } head;
+};
+
+/* ---- play.c ---- */
+
+/* A play of this plan, whose memory is the workspace behind its first `taken` bytes. */
+struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
+                              struct echi_predict_work *work, size_t taken);
+/* `limit`: about so many messages a push of all workers makes. False without memory, or without layers. */
+bool echi_play_set_up(struct echi_play *p, int limit);
+void *echi_play_zeroed(struct echi_play *p, size_t count, size_t size);   /* NULL without memory */
+
+uint64_t echi_play_cookie(struct echi_about about);
+struct echi_about echi_play_about(uint64_t cookie);
+void echi_play_send(struct echi_play *p, int from, int to, int priority, double bytes, struct echi_about about);
+void echi_play_compute(struct echi_play *p, int rank, enum echi_task_kind kind, double seconds, struct echi_about about);
+/* Seconds for so many parameters. */
+double echi_play_adding(const struct echi_play *p, int rank, double params);
+double echi_play_applying(const struct echi_play *p, int rank, double params);
+/* Of all that a worker pushes. */
+double echi_play_pushed(const struct echi_play *p);
+
+/* ---- predict_head.c ---- */
+
+bool echi_play_head_set_up(struct echi_play *p, bool rounds);
+void echi_play_rows_in(struct echi_play *p, int worker, int flight);
+void echi_play_head_marked(struct echi_play *p);              /* the rows' gradients are there */
+void echi_play_head_done(struct echi_play *p, bool applied);   /* a visit, or a round's update */
+void echi_play_answer_left(struct echi_play *p, int worker);
+#endif
