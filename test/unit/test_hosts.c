@@ -41,7 +41,7 @@ static void a_host_file_is_read(void **state) {
           "hosts 2 speed 500 images/s cores 2\n"
           "\thosts 1 speed 0.25x link 50Mb/s delay 2ms loss 0.1% dies 60s cores 4 of desk\n"
           "hosts 1 joins 10 s dies 2e3 s slow 4 x from 20 s until 50 s slow 1.5 x from 100 s jitter 0 link unbounded delay 30 us "
-          "quota 50ms of 0.1 s\n"
+          "quota 50ms of 0.1 s thin 4 x from 60 s thin 2x from 1s until 2s\n"
           "default speed 3 x link 800 kb/s\n"
           "hosts 1");   /* no end of line */
     assert_int_equal(hosts.count, 6);
@@ -59,6 +59,8 @@ static void a_host_file_is_read(void **state) {
     assert_true(near(h[4].quota, 0.05) && near(h[4].period, 0.1) && h[3].quota == 0 && h[5].quota == 0);
     assert_true(h[4].slow[0].factor == 4 && h[4].slow[0].from == 20 && h[4].slow[0].until == 50);
     assert_true(h[4].slow[1].factor == 1.5 && h[4].slow[1].from == 100 && h[4].slow[1].until == INFINITY);
+    assert_true(h[4].n_thin == 2 && h[4].thin[0].factor == 4 && h[4].thin[0].from == 60 && h[4].thin[0].until == INFINITY);
+    assert_true(h[4].thin[1].factor == 2 && h[4].thin[1].until == 2 && h[5].n_thin == 0);
     assert_true(h[5].speed == 3 && near(h[5].rate, 1e5) && h[5].jitter == 0.15);
     /* Two machines with shared cores: the desk's four for ranks 0 and 3, and two for those of line 5. */
     assert_int_equal(hosts.pools, 2);
@@ -176,6 +178,8 @@ static void a_refusal_names_file_and_line(void **state) {
         {"hosts 4 slow 4 x from -1 s", "slow needs"},
         {"hosts 4 slow 4 x from 5 s until 5 s", "must end after it begins"}, {"hosts 4 slow 4 x from 5 s until nan s", "slow needs"},
         {"hosts 4 slow 2 x from 1 s slow 2 x from 2 s slow 2 x from 3 s slow 2 x from 4 s slow 2 x from 5 s", "at most 4"},
+        {"hosts 4 thin 4 x", "thin needs"}, {"hosts 4 thin 0.5 x from 2 s", "thin needs"},
+        {"hosts 4 thin 2 x from 1 s thin 2 x from 2 s thin 2 x from 3 s thin 2 x from 4 s thin 2 x from 5 s", "at most 4"},
         {"hosts 4 quota 2 ms of 1 ms", "not the longer"}, {"hosts 4 quota 1 of 2 ms", "quota needs"},
         {"hosts 4 quota 1 ms 2 ms", "quota needs"},
         {"hosts 4 quota 1 us of 1 ms", "from 0.01 ms"}, {"hosts 4 quota 1 s of 11 s", "to 10 s"}, {"hosts 4 quota 1 ms of", "quota needs"},

@@ -577,6 +577,36 @@ static void lasting_slow_downs(void **state) {
     close_engine();
 }
 
+/* A link that is thin for a while, and for ever: messages of 1e5 bytes at 1e6 bytes a second, 4 times as long from 1 to 3 s, twice from
+ * 2 s on, as it is when they begin. What it has carried is what it has delivered over the time that it was in use, and nothing else. */
+static void links_become_thin(void **state) {
+    (void)state;
+    open_hosts(3);
+    host[0].rate = host[1].rate = 1e6;
+    host[0].n_thin = 2;
+    host[0].thin[0] = (struct echi_spell){1, 3, 4};
+    host[0].thin[1] = (struct echi_spell){2, INFINITY, 2};
+    open_engine((struct echi_cost_io){0});
+    static const double begins[] = {0, 0.8, 1.1, 2.1, 3.5, 5}, takes[] = {0.1, 0.1, 0.4, 0.8, 0.2, 0.2};
+    for (uint64_t i = 0; i < 6; i++) echi_cost_send(cost, 0, 2, 4, 100000, (int64_t)(begins[i] * NS) + 1, i);   /* out */
+    for (uint64_t i = 0; i < 6; i++) echi_cost_send(cost, 1, 0, 4, 100000, (int64_t)(begins[i] * NS) + 1, 10 + i);   /* in */
+    run_all();
+    for (uint64_t i = 0; i < 6; i++) {
+        assert_near(when(ECHI_HAPPENS_SENT, i), (begins[i] + takes[i]) * NS, 8);
+        assert_near(when(ECHI_HAPPENS_ARRIVED, 10 + i), (begins[i] + takes[i]) * NS, 8);
+    }
+    double bytes, seconds;
+    for (int in = 0; in < 2; in++) {
+        assert_false(echi_cost_carried(cost, 0, in, 2, &bytes, &seconds));
+        assert_true(echi_cost_carried(cost, 0, in, 1, &bytes, &seconds));
+        assert_true(bytes == 600000 && fabs(seconds - 1.8) < 1e-7);
+        assert_false(echi_cost_carried(cost, 0, in, 1e-9, &bytes, &seconds));   /* that was all */
+    }
+    assert_true(echi_cost_carried(cost, 1, 0, 0.1, &bytes, &seconds) && fabs(bytes / seconds - 1e6) < 1);
+    assert_false(echi_cost_carried(cost, 2, 1, 1e-9, &bytes, &seconds));   /* without bound it is in use for no time */
+    close_engine();
+}
+
 /* m works at once on c cores: the shortest ends when each has got as much, and so on: computed by hand step by step. */
 static void shared_cores(void **state) {
     (void)state;
@@ -820,6 +850,7 @@ int main(void) {
         cmocka_unit_test(urgent_works_go_between_units),
         cmocka_unit_test(hold),
         cmocka_unit_test(lasting_slow_downs),
+        cmocka_unit_test(links_become_thin),
         cmocka_unit_test(shared_cores),
         cmocka_unit_test(shared_cores_lose_nothing),
         cmocka_unit_test(the_dead_leave_their_cores),

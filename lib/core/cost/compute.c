@@ -101,12 +101,7 @@ static void computes(struct echi_cost *c, int host, bool yes) {
 }
 
 double echi_cost_slow(const struct echi_cost *c, int host) {
-    const struct echi_host *h = &c->hosts->host[host];
-    const double now = (double)c->now * 1e-9;
-    double factor = 1;
-    for (int i = 0; i < h->n_slow; i++)
-        if (now >= h->slow[i].from && now < h->slow[i].until) factor *= h->slow[i].factor;
-    return factor;
+    return echi_spells(c->hosts->host[host].slow, c->hosts->host[host].n_slow, c->now);
 }
 
 static void begin(struct echi_cost *c, int host, uint32_t id) {

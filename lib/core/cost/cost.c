@@ -14,6 +14,14 @@ uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool) {
     return id;
 }
 
+double echi_spells(const struct echi_spell *spell, int count, int64_t now) {
+    const double at = (double)now * 1e-9;
+    double factor = 1;
+    for (int i = 0; i < count; i++)
+        if (at >= spell[i].from && at < spell[i].until) factor *= spell[i].factor;
+    return factor;
+}
+
 static void *zeroed(struct echi_cost *c, size_t count, size_t size) {
     void *block = c->supply.resize(c->supply.self, NULL, count * size);
     if (block) memset(block, 0, count * size);

@@ -64,6 +64,8 @@ struct echi_cost_link {
     int64_t queued_at; int queued_to;   /* of the last that was queued; to: 1 + host, 0: none yet */
     int64_t in_free, urgent_free, cpu_free;   /* when the way in, that for what is most urgent, and the processor for what comes in
                                                  are free again */
+    double pace;              /* ns a byte of what is sent now: as the link was when it began */
+    struct echi_carried { double bytes, ns; } carried[2];   /* out, in; see echi_cost_carried */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
 };
 struct echi_cost {
@@ -103,6 +105,8 @@ static inline int64_t echi_round_up(double x) {
 void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uint32_t who, uint64_t what);
 /* A new record; ECHI_NOTHING, and the engine has failed, without memory. */
 uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool);
+/* The product of the factors that hold now. */
+double echi_spells(const struct echi_spell *spell, int count, int64_t now);
 
 /* compute.c: true when there is something to tell the caller */
 void echi_cost_thread_create(struct echi_cost *c, int host);

@@ -4,7 +4,7 @@
 #define ECHI_MACHINES_H
 #include "echi_limits.h"
 
-#define ECHI_HOST_SLOWS 4      /* lasting slow-downs of one host, at most */
+#define ECHI_HOST_SLOWS 4      /* lasting slow-downs of one host, at most; as many of its link */
 
 /* One machine. */
 struct echi_host {
@@ -20,7 +20,8 @@ struct echi_host {
                                   the roles a delay, never a loss */
     double dies, joins;        /* virtual seconds; < 0: never; there from the beginning. Rank 0's are both < 0 */
     /* Lasting slow-downs: while from <= t < until (INFINITY: to the end) all takes `factor` times as long; of several, the product. */
-    struct { double from, until, factor; } slow[ECHI_HOST_SLOWS]; int n_slow;
+    struct echi_spell { double from, until, factor; } slow[ECHI_HOST_SLOWS]; int n_slow;
+    struct echi_spell thin[ECHI_HOST_SLOWS]; int n_thin;   /* likewise: its link carries a `factor`th, in each direction */
 };
 struct echi_hosts {
     int count, pools;                     /* hosts, by rank; pools of shared cores */

@@ -29,6 +29,30 @@ void echi_cost_set_link(struct echi_cost *c, int host, double rate_in, struct ec
     l->ns_per_copy = io.byte * 1e9;
 }
 
+bool echi_cost_carried(struct echi_cost *c, int host, bool in, double least, double *out_bytes, double *out_seconds) {
+    struct echi_carried *carried = &c->link[host].carried[in];
+    if (carried->ns < least * 1e9) return false;
+    *out_bytes = carried->bytes;
+    *out_seconds = carried->ns * 1e-9;
+    *carried = (struct echi_carried){0};
+    return true;
+}
+
+/* How many times as long its bytes take now. */
+static double thin(const struct echi_cost *c, int host) {
+    return echi_spells(c->hosts->host[host].thin, c->hosts->host[host].n_thin, c->now);
+}
+
+/* ns on the way in. */
+static int64_t taking(const struct echi_cost *c, int host, double bytes) {
+    return echi_round(bytes * c->link[host].in_ns_per_byte * thin(c, host));
+}
+
+static void carry(struct echi_carried *carried, uint64_t bytes, int64_t ns) {
+    carried->bytes += (double)bytes;
+    carried->ns += (double)ns;
+}
+
 int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
     return from == to ? 0 : echi_round((c->hosts->host[from].delay + c->hosts->host[to].delay) * 1e9);
 }
@@ -44,7 +68,7 @@ static int64_t processor(const struct echi_cost_link *l, const struct echi_parce
 static void expect_out(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
     l->turn++;
-    echi_cost_due(c, l->began + echi_round((double)l->stretch * l->ns_per_byte), ECHI_DUE_OUT, (uint32_t)host, l->turn);
+    echi_cost_due(c, l->began + echi_round((double)l->stretch * l->pace), ECHI_DUE_OUT, (uint32_t)host, l->turn);
 }
 
 static void start(struct echi_cost *c, int host) {
@@ -54,6 +78,7 @@ static void start(struct echi_cost *c, int host) {
     l->first = parcel_at(c, l->sending)->next;
     if (l->first == ECHI_NOTHING) l->last = ECHI_NOTHING;
     l->began = c->now;
+    l->pace = l->ns_per_byte * thin(c, host);
     l->stretch = parcel_at(c, l->sending)->left;
     expect_out(c, host);
 }
@@ -61,8 +86,8 @@ static void start(struct echi_cost *c, int host) {
 /* What is being sent gives way at the end of the chunk in hand. */
 static void give_way(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
-    if (l->ns_per_byte <= 0) return;
-    const int64_t chunks = echi_round_up((double)(c->now - l->began) / l->ns_per_byte / ECHI_COST_CHUNK);
+    if (l->pace <= 0) return;
+    const int64_t chunks = echi_round_up((double)(c->now - l->began) / l->pace / ECHI_COST_CHUNK);
     const uint64_t end = (chunks < 1 ? 1 : (uint64_t)chunks) * ECHI_COST_CHUNK;
     if (end >= l->stretch) return;
     l->stretch = end;
@@ -140,7 +165,7 @@ static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
 /* When a stretch that has just left is to come in, `across` ns later, if nothing is before it. */
 static int64_t entry_of(const struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes, int64_t across) {
     const int64_t first_byte = c->link[p->from].began + across;
-    const int64_t burst = c->now + across - echi_round((double)bytes * c->link[p->to].in_ns_per_byte);
+    const int64_t burst = c->now + across - taking(c, p->to, (double)bytes);
     return burst > first_byte ? burst : first_byte;
 }
 
@@ -155,7 +180,9 @@ static void leave_in_part(struct echi_cost *c, const struct echi_parcel *p, uint
 
 void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64_t entry) {
     struct echi_cost_link *l = &c->link[host];
-    l->in_free = (l->in_free > entry ? l->in_free : entry) + echi_round((double)bytes * l->in_ns_per_byte);
+    const int64_t own = taking(c, host, (double)bytes);
+    carry(&l->carried[1], bytes, own);
+    l->in_free = (l->in_free > entry ? l->in_free : entry) + own;
 }
 
 /* The last byte has left. */
@@ -180,6 +207,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
     if (l->turn != turn) return false;
     const uint32_t id = l->sending;
     struct echi_parcel *p = parcel_at(c, id);
+    carry(&l->carried[0], l->stretch, c->now - l->began);
     p->left -= l->stretch;
     l->sending = ECHI_NOTHING;
     p->part = l->stretch;
@@ -202,7 +230,8 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t own = echi_round((double)p->part * l->in_ns_per_byte), buffer = echi_round(ECHI_COST_BUFFER * l->in_ns_per_byte);
+    const int64_t own = taking(c, p->to, (double)p->part), buffer = taking(c, p->to, ECHI_COST_BUFFER);
+    carry(&l->carried[1], p->part, own);
     int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
     l->in_free = begin + own;
     if (p->priority == 0) {   /* what it passes waits longer */

@@ -7,6 +7,7 @@
  *     hosts 1 speed 1 x quota 50 ms of 100 ms              (half a core, as a container's limit gives it)
  *     hosts 1 speed 0.25 x link 50 Mb/s delay 2 ms loss 0.1 % dies 60 s
  *     hosts 1 speed 1 x joins 10 s slow 4 x from 20 s until 50 s
+ *     hosts 1 speed 1 x link 100 Mb/s thin 4 x from 60 s
  * test/hosts/README.md says what each word means. */
 #include "echi_hosts.h"
 #include "echi_error.h"
@@ -119,10 +120,9 @@ static ech_status read_joins(struct reader *r, struct echi_host *h) {
 }
 
 /* "slow 4 x from 20 s until 50 s"; without "until" for ever. */
-static ech_status read_slow(struct reader *r, struct echi_host *h) {
-    static const char needs[] = "slow needs how many times as long its steps take, from 1 x to 1000 x, and when, as in "
-                                "'4 x from 20 s until 50 s'";
-    if (h->n_slow == ECHI_HOST_SLOWS) return echi_lines_refuse(&r->lines, "a host has at most 4 lasting slow-downs", "slow");
+static ech_status read_spell(struct reader *r, const char *needs, struct echi_spell *spell, int *count) {
+    if (*count == ECHI_HOST_SLOWS)
+        return echi_lines_refuse(&r->lines, "a host has at most 4 lasting slow-downs, and as many of its link", "from");
     double from, until = INFINITY, factor;
     ECHI_TRY(echi_lines_amount(&r->lines, needs, times_units, 1, 1000, &factor, NULL));
     if (!echi_lines_take(&r->lines, "from")) return echi_lines_refuse(&r->lines, needs, echi_lines_word(&r->lines));
@@ -130,20 +130,28 @@ static ech_status read_slow(struct reader *r, struct echi_host *h) {
     if (echi_lines_take(&r->lines, "until")) {
         ECHI_TRY(echi_lines_amount(&r->lines, needs, time_units, 0, LATEST, &until, NULL));
         if (!(until > from))
-            return echi_lines_refuse(&r->lines, "a slow-down must end after it begins: 'until' is not later than 'from'", "slow");
+            return echi_lines_refuse(&r->lines, "a slow-down must end after it begins: 'until' is not later than 'from'", "until");
     }
-    h->slow[h->n_slow].from = from;
-    h->slow[h->n_slow].until = until;
-    h->slow[h->n_slow++].factor = factor;
+    spell[(*count)++] = (struct echi_spell){from, until, factor};
     return ECH_OK;
 }
 
-enum { SLOW = 10, KEYS };
+static ech_status read_slow(struct reader *r, struct echi_host *h) {
+    return read_spell(r, "slow needs how many times as long its steps take, from 1 x to 1000 x, and when, as in '4 x from 20 s until 50 s'",
+                      h->slow, &h->n_slow);
+}
+
+static ech_status read_thin(struct reader *r, struct echi_host *h) {
+    return read_spell(r, "thin needs how many times as long its link takes for a byte, from 1 x to 1000 x, and when, as in "
+                         "'4 x from 20 s until 50 s'", h->thin, &h->n_thin);
+}
+
+enum { SLOW = 10, THIN, KEYS };
 static const char *const key[KEYS] = {"speed", "cores", "quota", "jitter", "stutter", "link", "delay", "loss", "dies", "joins",
-                                      [SLOW] = "slow"};
+                                      [SLOW] = "slow", [THIN] = "thin"};
 static ech_status (*const read_key[KEYS])(struct reader *r, struct echi_host *h) = {
     read_speed, read_cores, read_quota, read_jitter, read_stutter, read_link, read_delay, read_loss, read_dies, read_joins,
-    [SLOW] = read_slow};
+    [SLOW] = read_slow, [THIN] = read_thin};
 
 /* The rest of a line into *h. Said once, but for slow-downs, of which there may be several. */
 static ech_status read_keys(struct reader *r, struct echi_host *h) {
@@ -152,7 +160,7 @@ static ech_status read_keys(struct reader *r, struct echi_host *h) {
         int k = 0;
         while (k < KEYS && strcmp(word, key[k]) != 0) k++;
         if (k == KEYS) return echi_lines_unknown(&r->lines, "property of a host", word, key, KEYS);
-        if (said[k] && k != SLOW) return echi_lines_refuse(&r->lines, "this was said before on this line", word);
+        if (said[k] && k < SLOW) return echi_lines_refuse(&r->lines, "this was said before on this line", word);
         said[k] = true;
         ECHI_TRY(read_key[k](r, h));
     }
