@@ -212,6 +212,27 @@ static void read_nothing(struct echi_net *net, struct echi_conn *conn) {
     if (net->transport->ops->read(net->transport, conn->link, &iov, 1, &got, NULL) != ECH_OK) echi_conn_close(net, conn);
 }
 
+static void flow_on(struct echi_flow *flow, size_t got, int64_t now) {
+    if (flow->open) {
+        flow->bytes += got;
+        flow->ns += now > flow->at ? now - flow->at : 0;
+    }
+    flow->at = now;
+}
+
+/* So much has come of a peer, and is dealt with. */
+static void note_flow(struct echi_net *net, const struct echi_conn *conn, size_t got) {
+    struct echi_peer *peer = &net->peers[conn->rank];
+    const struct echi_receive *r = &conn->receive;
+    const int64_t now = echi_now();
+    const bool was = peer->flow.open;
+    flow_on(&net->flow, got, now);
+    flow_on(&peer->flow, got, now);
+    peer->flow.open = peer->under_way > 0 || r->in_chunk || r->end > r->begin;
+    net->open_flows += peer->flow.open - was;
+    net->flow.open = net->open_flows > 0;
+}
+
 bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
     if (conn->state == ECHI_CONN_LEAVING) read_nothing(net, conn);
     for (int turn = 0; turn < READS_A_TURN && listens(conn) && echi_event_room(net); turn++) {
@@ -229,6 +250,7 @@ bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
         conn->heard = conn->heard || got > 0;
         if (conn->state == ECHI_CONN_UP) net->peers[conn->rank].got += got;
         echi_conn_process(net, conn);
+        if (conn->state == ECHI_CONN_UP && got > 0) note_flow(net, conn, got);
         if (got < space) return true;
     }
     return false;

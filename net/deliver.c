@@ -73,8 +73,8 @@ static struct echi_net_event *add_message(struct echi_net *net, int rank, const 
 }
 
 /* The first chunk of a payload: it needs a posted buffer that holds it. */
-static ech_status begin_payload(struct echi_inlet *inlet, const struct echi_net_kind *kind, const struct echi_receive *r,
-                                struct ech_error *err) {
+static ech_status begin_payload(struct echi_peer *peer, struct echi_inlet *inlet, const struct echi_net_kind *kind,
+                                const struct echi_receive *r, struct ech_error *err) {
     const struct echi_frame *f = &r->frame;
     if (inlet->open) return echi_fail(err, ECH_E_FORMAT, "net.read", "began a '%s' within another of its name", kind->name);
     if (!inlet->first) return echi_fail(err, ECH_E_FORMAT, "net.read", "sent a '%s' without a credit", kind->name);
@@ -83,6 +83,7 @@ static ech_status begin_payload(struct echi_inlet *inlet, const struct echi_net_
                          "sent a '%s' of %" PRIu64 " bytes into a buffer of %zu: both must size it alike", kind->name, f->total,
                          inlet->first->cap);
     inlet->open = true;
+    peer->under_way++;
     inlet->number = f->message;
     inlet->total = f->total;
     inlet->got = 0;
@@ -104,7 +105,7 @@ static ech_status deliver_data(struct echi_net *net, int rank, struct echi_recei
         add_message(net, rank, f, r->meta, f->meta_len);
         return ECH_OK;
     }
-    if (f->offset == 0) ECHI_TRY(begin_payload(inlet, kind, r, err));
+    if (f->offset == 0) ECHI_TRY(begin_payload(&net->peers[rank], inlet, kind, r, err));
     if (!inlet->open || f->offset != inlet->got || f->message != inlet->number || f->total != inlet->total)
         return echi_fail(err, ECH_E_FORMAT, "net.read", "sent a chunk of '%s' out of order", kind->name);
     echi_receive_place(r, inlet->first->buffer + f->offset);
@@ -119,6 +120,7 @@ void echi_deliver_chunk(struct echi_net *net, int rank, const struct echi_frame 
     inlet->first = post->next;
     inlet->posts--;
     inlet->open = false;
+    net->peers[rank].under_way--;
     echi_queue_used(&net->peers[rank].queue, frame->kind, frame->name);
     struct echi_net_event *event = add_message(net, rank, frame, inlet->meta, inlet->meta_len);
     event->payload = post->buffer;
@@ -143,6 +145,9 @@ void echi_peer_lose(struct echi_net *net, int rank, bool orderly, const char *wh
     peer->untold = true;
     net->lost_untold++;
     peer->conn = NULL;
+    net->open_flows -= peer->flow.open;
+    net->flow.open = net->open_flows > 0;
+    peer->flow.open = false;
     echi_conn_close(net, conn);
     echi_event_sent(net, echi_queue_clear(&peer->queue));
     for (int i = 0; i < peer->queue.n_lanes; i++) {

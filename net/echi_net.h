@@ -133,6 +133,10 @@ void echi_net_drop(struct echi_net *net, int peer, const char *why);
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 /* Bytes that have come from `peer` so far, of whole messages or not: who sends is there, however long his message. */
 uint64_t echi_net_bytes_from(const struct echi_net *net, int peer);
+/* What has come from `peer` (this node's own rank: from all of them together) while there was always more on its way: behind the first
+ * bytes of a message, until its last. Counted since this was asked for the last time with success; false while it took less than
+ * `least` ns, > 0. */
+bool echi_net_delivered(struct echi_net *net, int peer, int64_t least, uint64_t *out_bytes, int64_t *out_ns);
 /* How many messages of `kind` wait to be sent to `peer`, and whether it is credits that all of them wait for. */
 int echi_net_waiting(const struct echi_net *net, int peer, int kind, bool *out_for_credit);
 #endif

@@ -69,6 +69,13 @@ struct echi_inlet {
     uint8_t *meta; /* meta_cap bytes */
 };
 
+/* What has come while a message was under way that had begun to come, so that its sender had more to send all the time. */
+struct echi_flow {
+    uint64_t bytes;
+    int64_t ns, at; /* at: when something came last */
+    bool open;      /* and a message was under way behind that */
+};
+
 enum echi_peer_state { ECHI_PEER_ABSENT, ECHI_PEER_UP, ECHI_PEER_LOST };
 struct echi_peer {
     enum echi_peer_state state;
@@ -83,6 +90,8 @@ struct echi_peer {
     struct echi_queue queue;
     struct echi_inlet *inlets; /* as many as the queue has lanes, and numbered as those */
     uint64_t got; /* bytes, since it is UP */
+    int under_way; /* of its messages: their first chunk is here, and not their last */
+    struct echi_flow flow;
 };
 
 enum echi_net_phase {
@@ -117,6 +126,8 @@ struct echi_net {
     struct echi_conn *conns;
     struct echi_random draws; /* which of several strangers gives way */
     int n_conns, strangers; /* strangers: connections neither FREE nor UP */
+    struct echi_flow flow; /* of all peers together: open while any of theirs is */
+    int open_flows;
     bool more_to_send;
     int lost_untold;
     int polls_without_wait;

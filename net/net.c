@@ -328,6 +328,16 @@ void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS
 
 uint64_t echi_net_bytes_from(const struct echi_net *net, int peer) { return net->peers[peer].got; }
 
+bool echi_net_delivered(struct echi_net *net, int peer, int64_t least, uint64_t *out_bytes, int64_t *out_ns) {
+    struct echi_flow *flow = peer == net->rank ? &net->flow : &net->peers[peer].flow;
+    if (flow->ns < least) return false;
+    *out_bytes = flow->bytes;
+    *out_ns = flow->ns;
+    flow->bytes = 0;
+    flow->ns = 0;
+    return true;
+}
+
 int echi_net_waiting(const struct echi_net *net, int peer, int kind, bool *out_for_credit) {
     return echi_queue_waiting(&net->peers[peer].queue, kind, out_for_credit);
 }

@@ -169,6 +169,45 @@ static void who_sends_is_there(struct node *node) {
 
 static void test_who_sends_is_there(void **state) { over(state, 2, who_sends_is_there, NULL); }
 
+/* What a link delivers is counted from the first bytes of a message to its last, and not while nothing is under way. */
+static void links_are_measured(struct node *node) {
+    const size_t len = 8u << 20, unseen = 2u << 17;   /* of each message what comes with its first bytes */
+    uint8_t *bytes = filled(len, 9);
+    expect(node, ECHI_NET_READY);
+    for (int i = 0; i < 2; i++) {
+        if (node->rank == 0) {
+            send_to(node, 1, BULK, NULL, 0, bytes, len, 1);
+            expect(node, ECHI_NET_SENT);
+            expect(node, ECHI_NET_MESSAGE);
+            continue;
+        }
+        static int64_t began, paused;
+        uint64_t all = 0, of_one = 0;
+        int64_t ns_of_all = 0, ns_of_one = 0;
+        uint8_t *place = calloc(1, len);
+        if (i == 0) began = echi_now();
+        post_for(node, 0, BULK, place, len, 3);
+        CHECK(expect(node, ECHI_NET_MESSAGE).payload_len == len);
+        if (i == 0) {   /* a pause, in which everything has come */
+            const int64_t from = echi_now();
+            while (echi_now() < from + SECOND / 20) (void)next_event(node, SECOND / 100);
+            paused = echi_now() - from;
+        } else {
+            const int64_t passed = echi_now() - began - paused;
+            CHECK(!echi_net_delivered(node->net, 0, passed + 1, &of_one, &ns_of_one));
+            CHECK(echi_net_delivered(node->net, 0, 1, &of_one, &ns_of_one) && echi_net_delivered(node->net, 1, 1, &all, &ns_of_all));
+            CHECK(ns_of_one > 0 && ns_of_one <= passed && of_one >= 2 * (len - unseen) && of_one <= 2 * (len + unseen));
+            CHECK(all == of_one && ns_of_all == ns_of_one);   /* nobody else sends */
+            CHECK(!echi_net_delivered(node->net, 0, 1, &of_one, &ns_of_one) && !echi_net_delivered(node->net, 1, 1, &all, &ns_of_all));
+        }
+        send_to(node, 0, NOTE, "go", 2, NULL, 0, 0);
+        free(place);
+    }
+    if (node->rank == 0) CHECK(expect(node, ECHI_NET_LOST).orderly);
+    free(bytes);
+}
+static void test_links_are_measured(void **state) { over(state, 2, links_are_measured, NULL); }
+
 /* --- priorities --- */
 
 static void urgent_overtakes(struct node *node) {
@@ -506,7 +545,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(test_worlds),  EACH(test_payloads),   EACH(test_close_sends_all), EACH(test_urgent_overtakes),
         EACH(test_credits), EACH(test_many_posts), EACH(test_flood),           EACH(test_waking),
-        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_drops), EACH(test_by_name),
-        EACH(test_flush)};
+        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_links_are_measured),
+        EACH(test_drops),   EACH(test_by_name),    EACH(test_flush)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
