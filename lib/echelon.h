@@ -218,7 +218,8 @@ struct ech_config {
     int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who
-                                     falls behind gets a group of its own until it keeps up again; "off" */
+                                     falls behind gets a group of its own until it keeps up again; and with topk ratios follow links
+                                     and steps, as they are measured while the run goes; "off" */
     /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without. "adam", "adamw": PyTorch's Adam (weight_decay is L2, added
      * to the gradient) and AdamW (it decays the weights themselves); they have no momentum, and lr is 0.001 if not given. */
     char optimizer[16];
@@ -304,7 +305,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 /* One direction of a node's link, megabits a second; all measurements lie between the last two. 0: not known. */
 struct ech_link_rate { float rate, lowest, highest; };
 
-/* What a run did, in some 64 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
+/* What a run did, in some 80 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
  * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
 struct ech_report {
@@ -360,6 +361,13 @@ struct ech_report {
      * batch above are those at the end. */
     uint64_t regroups, resizes;
     int n_shards, shard_owner[ECH_SHARDS_MAX];   /* ranks that own the parameters together, owner_of[0] first; 0: owner_of has all */
+    /* The same as link_out and link_in, of late, by what went over the links while the run went: `rate` is at most what they carry, since
+     * the other end may be slower. 0: not known, since too little went over them at a time. */
+    struct ech_link_rate link_run_out[ECH_WORLD_MAX], link_run_in[ECH_WORLD_MAX];
+    /* topk: of a gradient, each group's pushes from the sixth epoch on, as planned and as they are at the end; how often they were changed
+     * because links or steps had, when for the last time (as `seconds`; negative: never), and why. */
+    double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
+    uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

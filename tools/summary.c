@@ -96,6 +96,29 @@ static void print_links(FILE *to, const struct ech_report *r) {
     else fprintf(to, "%.3g Mb/s of rank %d to %.3g Mb/s of rank %d, in their slower direction\n", r->link[thin], thin, r->link[wide], wide);
 }
 
+/* The ranks whose links carry something else than when they joined, by a quarter or more. */
+static void print_changed_links(FILE *to, const struct ech_report *r) {
+    int lines = 0;
+    for (int i = 0; i < r->world && lines < 8; i++) {
+        const struct ech_link_rate *was[] = {&r->link_out[i], &r->link_in[i]}, *is[] = {&r->link_run_out[i], &r->link_run_in[i]};
+        for (int in = 0; in < 2; in++) {
+            if (!(was[in]->rate > 0) || !(is[in]->rate > 0)) continue;
+            if (is[in]->rate < 1.25f * was[in]->rate && was[in]->rate < 1.25f * is[in]->rate) continue;
+            fprintf(to, "  %-16s rank %d %s: %.3g Mb/s when it joined, of late %.3g (%.3g to %.3g)\n", lines++ ? "" : "links now", i,
+                    in ? "in" : "out", was[in]->rate, is[in]->rate, is[in]->lowest, is[in]->highest);
+        }
+    }
+}
+
+static void print_ratios(FILE *to, const struct ech_report *r) {
+    if (r->ratio_changes == 0) return;
+    fprintf(to, "  ratios           changed %llu times, last after %.1f s (%s); %% of a gradient from the sixth epoch on, as planned and "
+            "now:", (unsigned long long)r->ratio_changes, r->ratio_seconds, r->ratio_reason);
+    for (int g = 0; g < r->n_groups; g++)
+        fprintf(to, "%s group %d %.3g, %.3g", g ? ";" : "", g, 100 * r->ratio_planned[g], 100 * r->ratio[g]);
+    fputc('\n', to);
+}
+
 void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {
     if (r->n_groups == 0 || (status != ECH_OK && r->samples == 0)) return;   /* it ended before there was anything to tell */
     uint64_t bytes = 0;
@@ -105,6 +128,7 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
             r->world == 1 ? "" : "s");
     print_groups(to, r);
     print_links(to, r);
+    print_changed_links(to, r);
     print_speed(to, r, command->sub == SIM ? "virtual " : "");
     if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
     else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
@@ -128,5 +152,6 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     if (bytes > 0 && strcmp(r->codec, "dense") != 0)
         fprintf(to, "  codec            %s: pushes of %.1f %%, weights and states of %.1f %% of their dense bytes\n", r->codec,
                 100 * r->push_ratio, 100 * r->state_ratio);
+    print_ratios(to, r);
     if (bytes > 0 || r->world == 1) fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
 }

@@ -4,6 +4,7 @@
 #include "echi_config_log.h"
 #include "echi_planner.h"
 #include "echi_print.h"
+#include "echi_ratio.h"
 
 /* "gssp, 3 groups, head apart" */
 static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
@@ -108,12 +109,41 @@ void echi_move_log(const struct ech_config *config, const struct echi_coordinato
                     100 * why->gain);
 }
 
-void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told) {
+static void tell_size(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     const struct echi_change *why = &coordinator->told;
-    if (coordinator->sizes == *told) return;
-    *told = coordinator->sizes;
-    if (!config->on_log) return;
     echi_config_log(config, ECH_LOG_INFO,
                     "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group",
                     why->rank, why->n, ECHI_REGROUP_LASTING, why->ratio);
+}
+
+void echi_ratios_reason(const struct echi_coordinator *coordinator, char *buf, size_t cap) {
+    const struct echi_ratio_change *why = &coordinator->follow.last;
+    struct echi_print l = {buf, cap, 0};
+    buf[0] = 0;
+    if (coordinator->follow.changes == 0) return;
+    if (why->by_link)
+        echi_print(&l, "the link of group %d carries %.3g Mb/s, before %.3g", why->group, why->is * 8e-6, why->was * 8e-6);
+    else echi_print(&l, "steps of group %d compute for %.3g ms, before %.3g", why->group, why->is * 1e3, why->was * 1e3);
+}
+
+#define LATE 5   /* from this epoch on, counted from 0, ratios are what they stay */
+static void tell_ratios(const struct ech_config *config, const struct echi_coordinator *coordinator) {
+    const struct echi_plan *now = &coordinator->plan;
+    char reason[120], list[160];
+    struct echi_print l = {list, sizeof list, 0};
+    echi_ratios_reason(coordinator, reason, sizeof reason);
+    for (int g = 0; g < now->n_groups; g++) {
+        const struct echi_lease before = {.epoch = LATE, .base = coordinator->follow.last.base[g]};
+        echi_print(&l, "%s%.3g (%.3g)", g ? ", " : "", echi_push_ratio(now, g, LATE) * 1e-6, echi_lease_ratio(now, g, &before) * 1e-6);
+    }
+    echi_config_log(config, ECH_LOG_INFO,
+                    "%s: pushes of each group are now %s of a gradient from the sixth epoch on (before)", reason, list);
+}
+
+void echi_changes_log(const struct ech_config *config, const struct echi_coordinator *coordinator, struct echi_changes_told *told) {
+    const bool size = coordinator->sizes != told->sizes, ratios = coordinator->follow.changes != told->ratios;
+    told->sizes = coordinator->sizes;
+    told->ratios = coordinator->follow.changes;
+    if (size && config->on_log) tell_size(config, coordinator);
+    if (ratios && config->on_log) tell_ratios(config, coordinator);
 }

@@ -19,7 +19,7 @@ void echi_report_begin(struct ech_report *r, const struct ech_model *model, cons
     r->head = -1;
     r->lost_peer = r->net_negative = -1;
     r->predicted_images_per_second = r->predicted_staleness = -1;
-    r->target_seconds = r->target_epochs = -1;
+    r->target_seconds = r->target_epochs = r->ratio_seconds = -1;
     r->test_accuracy = r->best_accuracy = -1;
 }
 
@@ -109,4 +109,12 @@ void echi_report_times(struct ech_report *report, int rank, const struct echi_ti
     report->link[rank] = echi_link_slower(&times->link) * 8e-6;
     report->link_out[rank] = rate_in_mbits(&times->link.out);
     report->link_in[rank] = rate_in_mbits(&times->link.in);
+}
+
+void echi_report_rates(struct ech_report *report, const struct echi_follow *follow, int world) {
+    for (int r = 0; r < world; r++) {
+        const struct echi_rate out = echi_seen_rate(&follow->host[r].out), in = echi_seen_rate(&follow->host[r].in);
+        report->link_run_out[r] = rate_in_mbits(&out);
+        report->link_run_in[r] = rate_in_mbits(&in);
+    }
 }

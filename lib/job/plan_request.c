@@ -99,6 +99,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
+    w->ratios_after = w->regroup_after > 0 ? ECHI_RATIOS_AFTER : 0;
     w->batch = (uint32_t)c->batch;
     w->samples_per_step = (uint32_t)c->samples_per_step;
     w->staleness = (uint32_t)c->staleness;

@@ -113,6 +113,13 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_real(j, "net_negative_gain", r->net_negative_gain);
     echi_json_put_whole(j, "regroups", r->regroups);
     echi_json_put_whole(j, "resizes", r->resizes);
+    add_rates(j, "link_run_out", r->link_run_out, world);
+    add_rates(j, "link_run_in", r->link_run_in, world);
+    add_reals(j, "ratio_planned", r->ratio_planned, groups);
+    add_reals(j, "ratio", r->ratio, groups);
+    echi_json_put_whole(j, "ratio_changes", r->ratio_changes);
+    echi_json_put_optional(j, "ratio_seconds", r->ratio_seconds);
+    echi_json_put_text(j, "ratio_reason", r->ratio_reason);
 }
 
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap) {

@@ -79,6 +79,18 @@ static void draw_shards(struct sim *s) {
     s->rates.fatal = s->rates.stops = 0;
 }
 
+/* Links as drivers see them, in an eighth of the runs; in those with top-k the ratios follow them, by any of the policies. */
+static void draw_links(struct sim *s) {
+    if (s->seed % 8 != 2) return;
+    echi_random_init(&s->told, s->seed, ECHI_STREAM_TEST, 4);
+    s->tells_rates = true;
+    if (s->plan.codec == ECHI_CODEC_DENSE) return;
+    s->plan.ratios = (uint8_t)echi_random_below(&s->told, ECHI_RATIOS);
+    s->request.ratios_after = 1 + echi_random_below(&s->told, 2000);
+    s->request.params = PARAMS;
+    s->request.trunk_params = CUT * WORDS;
+}
+
 static void draw_run(struct sim *s) {
     s->counts = &counts;
     s->fails = ends;
@@ -114,6 +126,7 @@ static void check_end(struct sim *s) {
     counts.moves += (uint64_t)s->moves;
     counts.handed_back += s->handed_back;
     counts.woke += s->woke;
+    counts.ratio_changes += c->follow.changes;
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
     if (c->status == ECH_E_PEER_LOST) {
@@ -140,6 +153,7 @@ static void run_seed(uint64_t seed) {
     static struct kept kept;
     struct sim *s = sim_new(seed);
     draw_run(s);
+    draw_links(s);
     counts.runs++;
     if (s->plan_given && below(s, 8) == 0) {
         s->goal.target_accuracy = 0;
@@ -207,6 +221,8 @@ int main(int argc, char **argv) {
     tell("", "rescued", counts.rescued);
     tell("", "workers-moved", counts.moves);
     tell("", "reserves-woken", counts.woke);
+    tell("", "rates-of-links", counts.told_rates);
+    tell("", "ratios-changed", counts.ratio_changes);
     tell("", "leases-handed-back", counts.handed_back);
     tell("", "parts-behind-a-norm", counts.norms);
     tell("", "forwards.on-weights-that-come", counts.forwards);

@@ -21,6 +21,8 @@
  * are to be drawn in fault_now_and_then. */
 #ifndef SCHED_FAULTS_H
 #define SCHED_FAULTS_H
+#include <math.h>
+
 #include "sched_sim.h"
 
 static void count_fault(struct sim *s, enum fault what, int a, int b) {
@@ -161,6 +163,22 @@ static void ask_to_stop(struct sim *s) {
     count_fault(s, FAULT_STOP, rank, 0);
     s->asked_to_stop = true;
     role_event(s, rank, ECHI_ROLE_NODE, &stop);
+}
+
+/* ---- rates of links ---- */
+
+/* Drivers report any rates of any hosts, also such as no link has. With numbers of their own. */
+static void tell_rate(struct sim *s) {
+    static const double odd[] = {0, -1, NAN, INFINITY, 1e-300, 5e-324, 1e15, 1e300};
+    struct echi_random *r = &s->told;
+    if (echi_random_below(r, 4)) return;
+    const int node = (int)echi_random_below(r, s->plan.world);
+    struct echi_event e = {.type = ECHI_EVENT_RATE, .from = (uint16_t)echi_random_below(r, s->plan.world),
+                           .flag = echi_random_below(r, 2) != 0, .rate = 1e4 * (double)(1u << echi_random_below(r, 16))};
+    if (echi_random_below(r, 8) == 0) e.rate = odd[echi_random_below(r, 8)];
+    if (s->node[node].dead) return;
+    if (s->counts) s->counts->told_rates++;
+    role_event(s, node, ECHI_ROLE_NODE, &e);
 }
 
 /* ---- phases ---- */

@@ -194,6 +194,7 @@ struct counts {
                                                round behind that */
     uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's
                                                first of the round */
+    uint64_t told_rates, ratio_changes;
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -233,6 +234,7 @@ struct sim {
     uint64_t handed_back;                   /* leases */
     uint32_t speed[NODES];                  /* of its tasks; 0: drawn */
     uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
+    bool tells_rates; struct echi_random told;   /* drivers report arbitrary rates of links */
     int64_t stop_at;                        /* 0: never */
     int64_t cut_at;                         /* the power goes; 0: never */
     struct kept from;                       /* what a resumed run begins with */
@@ -326,6 +328,7 @@ static void note_awake(struct sim *s);
 /* sched_faults.h */
 static void begin_faults(struct sim *s);
 static void fault_now_and_then(struct sim *s);
+static void tell_rate(struct sim *s);
 static int64_t travel(struct sim *s, int from, int to, uint32_t scale);
 static bool comes_twice(struct sim *s, const struct echi_msg *m);
 static void settle_cuts(struct sim *s);
@@ -338,7 +341,8 @@ static void settle_cuts(struct sim *s);
     X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(WHOLE, "all parts")                             \
     X(GRADIENT, "gradients") X(MASS, "mass")                                                                                     \
     X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
-    X(LOCAL, "own steps") X(NORM, "norms") X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
+    X(LOCAL, "own steps") X(NORM, "norms") X(LEDGER, "ledger") X(RATIO, "ratios") X(HEAD, "rows once")    \
+    X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
 enum invariant {
 #define INVARIANT_ENUM(name, text) MUST_##name,
     INVARIANTS(INVARIANT_ENUM)
@@ -1708,6 +1712,7 @@ static void sim_run(struct sim *s) {
     while (!s->done) {
         if (!step(s)) die(s, MUST_WAIT, "nothing moves any more, and the run has not ended");
         if (s->cut_at && s->now >= s->cut_at && !s->done) return;
+        if (s->tells_rates && !s->calm && !s->done) tell_rate(s);
         if (s->rates.safety) fault_now_and_then(s);
         else CHECK(s, s->events < 200000);
         for (int i = 0; i < KILLS && !s->done; i++)

@@ -62,6 +62,8 @@ static bool survives(const struct sim *s, uint32_t id) {
 static void watch_dealt(struct sim *s, const struct echi_lease *l) {
     MUST(s, LEDGER, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id == s->leases + 1);
     MUST(s, DRIVER, l->id < LEASES && l->epoch < EPOCHS_MAX);
+    const int group = echi_plan_group_owned(&s->coordinator.plan, l->owner);
+    MUST(s, RATIO, (l->base ? l->base : s->node[0].setup.plan.base[group]) == s->coordinator.plan.base[group]);
     s->leases = l->id;
     struct seen_lease *seen = &s->seen[l->id];
     memset(seen, 0, offsetof(struct seen_lease, began_on));
@@ -428,8 +430,18 @@ static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
     for (int i = 0; i < cut_to(s, t); i++) MUST(s, WHOLE, weights->of[i] == weights->of[0]);
 }
 
+/* A push is written by the ratio that its lease was dealt with, whatever its node has heard of meanwhile. */
+static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
+    const struct echi_plan *p = &s->node[node].setup.plan;
+    const struct echi_lease *l = &seen_of(s, &t->lease)->lease;
+    struct echi_plan as_dealt = {.codec = p->codec, .ratios = p->ratios};
+    as_dealt.base[0] = l->base ? l->base : p->base[echi_plan_group_owned(p, l->owner)];
+    MUST(s, RATIO, t->ratio == (l->owner == node ? ECHI_RATIO_ONE : echi_push_ratio(&as_dealt, 0, l->epoch)));
+}
+
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
+    if ((t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) && is_coded(s)) watch_ratio(s, node, t);
     if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS)
         watch_takes(s, node, t, &t->lease);
     for (int i = 0; i < t->n_rows && t->only; i++) watch_takes(s, node, t, row_lease(s, node, t, i));

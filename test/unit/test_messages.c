@@ -42,7 +42,8 @@ static struct echi_msg full_message(int kind) {
                           .compute = 0x0102030405,
                           .exchange = 0x0607,
                           .marks = {three_marks, 3},
-                          .number = 0x21222324};
+                          .number = 0x21222324,
+                          .rate = 1.25e8};
     strcpy(m.text, "because");
     return m;
 }
@@ -62,6 +63,7 @@ static void every_kind_comes_back(void **state) {
         /* The cap is what the longest message needs, and not a byte more; a body comes on top. */
         struct echi_msg longest = m;
         longest.lease.shards = UINT64_MAX;
+        longest.lease.base = 1;
         memset(longest.text, 'x', sizeof longest.text - 1);
         longest.text[sizeof longest.text - 1] = 0;
         longest.marks = (struct echi_marks){all_marks, ECHI_WORLD_MAX};
@@ -91,6 +93,7 @@ static void every_kind_comes_back(void **state) {
         assert_true((back.compute == m.compute && back.exchange == m.exchange) || (back.compute == 0 && back.exchange == 0));
         assert_true(back.marks.count == 0 || (back.marks.count == 3 && memcmp(back.marks.at, three_marks, sizeof three_marks) == 0));
         assert_true(back.number == m.number || back.number == 0);
+        assert_true(back.rate == m.rate || back.rate == 0);
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
         assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
         assert_memory_equal(bytes, twice, len);
@@ -122,7 +125,7 @@ static void fields_arrive(void **state) {
     (void)state;
     static const struct {
         int kind;
-        bool has_lease, layer, part, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number;
+        bool has_lease, layer, part, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number, rate;
     } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true,
@@ -158,6 +161,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_RING_WEIGHTS, .part = true, .version = true, .samples = true, .members = true},
         {.kind = ECHI_KIND_RING_LEASE, .has_lease = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
          .members = true, .times = true},
+        {.kind = ECHI_KIND_RATE, .flag = true, .group = true, .rate = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);
@@ -181,6 +185,7 @@ static void fields_arrive(void **state) {
         assert_true(back.compute == (table[i].times ? m.compute : 0) && back.exchange == (table[i].times ? m.exchange : 0));
         assert_true(m.compute > 0 && m.exchange > 0);
         assert_int_equal(back.number != 0, table[i].number);
+        assert_int_equal(back.rate != 0, table[i].rate);
     }
 }
 
@@ -210,6 +215,14 @@ static void the_bytes_themselves(void **state) {
     m.from_role = ECHI_ROLE_COORDINATOR;
     assert_int_equal(echi_msg_encode(&m, bytes, sizeof bytes), sizeof lease_bytes);
     assert_memory_equal(bytes, lease_bytes, sizeof lease_bytes);
+    /* A base of its own follows, and there is one way of saying that there is none. */
+    m.lease.base = 0x41424344;
+    assert_int_equal(echi_msg_encode(&m, bytes, sizeof bytes), sizeof lease_bytes + 4);
+    assert_true(bytes[30] == (lease_bytes[30] | 4) && bytes[36] == 0x44 && bytes[39] == 0x41);
+    struct echi_msg back;
+    assert_true(echi_msg_decode(ECHI_KIND_LEASE, bytes, sizeof lease_bytes + 4, &back) && back.lease.base == 0x41424344);
+    memset(bytes + 36, 0, 4);
+    assert_false(echi_msg_decode(ECHI_KIND_LEASE, bytes, sizeof lease_bytes + 4, &back));
     /* Kinds are numbered by their place in the list. */
     assert_int_equal(ECHI_KIND_HEARTBEAT, 0);
     assert_int_equal(ECHI_KIND_LEASE, 5);

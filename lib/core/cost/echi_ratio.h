@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GDTopK: which part of a change is sent, and when (PROTOCOL.md, "Sources"). Pure functions of the plan; the only place that decides it.
+ * GDTopK: which part of a change is sent, and when (PROTOCOL.md, "Sources"). Pure functions of the plan and the lease; the only place that
+ * decides it.
  * Ratios are whole millionths, so that every node finds the same number. */
 #ifndef ECHI_RATIO_H
 #define ECHI_RATIO_H
-#include "echi_plan.h"
+#include "echi_lease.h"
 
 #define ECHI_RATIO_STATES 80000u      /* of weights and states: 0.08; from 0.06 to 1 LeNet-5 learnt alike (test/bench/results, defaults) */
 #define ECHI_WHOLE_EVERY 32u          /* messages of a state link of which one is complete (PROTOCOL.md) */
@@ -14,10 +15,13 @@ extern const struct echi_paper_ratio echi_paper_ratio[3];
 
 const char *echi_ratios_name(enum echi_ratios ratios);   /* "paper" */
 
-/* Of a push of `group`, whose lease is of this epoch (from 0); ECHI_RATIO_ONE under the dense codec. */
+/* By the plan alone: of a push of `group`, whose lease is of this epoch (from 0); ECHI_RATIO_ONE under the dense codec. */
 uint32_t echi_push_ratio(const struct echi_plan *plan, int group, uint32_t epoch);
 /* Of the numbers to choose from, how many the threshold is taken from. */
 uint32_t echi_push_sample(const struct echi_plan *plan, int group);
+/* The same of the push of this lease, which `group` has been dealt: its base counts before the plan's. */
+uint32_t echi_lease_ratio(const struct echi_plan *plan, int group, const struct echi_lease *lease);
+uint32_t echi_lease_sample(const struct echi_plan *plan, int group, const struct echi_lease *lease);
 /* Must the message of this number (from 1) of a state link be complete, whatever else speaks for it? */
 bool echi_whole_due(uint32_t number);
 /* Bytes of a message about `count` floats at this ratio: those that a selection of exactly so many takes. For costs; what is sent

@@ -26,18 +26,30 @@ static uint32_t power(uint32_t base, uint32_t exponent) {
     return value > 0 ? (uint32_t)value : 1;
 }
 
-uint32_t echi_push_ratio(const struct echi_plan *plan, int group, uint32_t epoch) {
+static uint32_t ratio_of(const struct echi_plan *plan, uint32_t base, uint32_t epoch) {
     if (plan->codec == ECHI_CODEC_DENSE) return ECHI_RATIO_ONE;
-    const uint32_t base = plan->base[group];
     if (plan->ratios == ECHI_RATIOS_BALANCED) return epoch < WARM_EPOCHS ? WARM_BALANCED : base;
     if (epoch < WARM_EPOCHS) return plan->ratios == ECHI_RATIOS_PAPER ? WARM_PAPER : base;
     return power(base, (epoch < LAST_STEP ? epoch : LAST_STEP) - 1);
 }
 
-uint32_t echi_push_sample(const struct echi_plan *plan, int group) {
+static uint32_t sample_of(const struct echi_plan *plan, uint32_t base) {
     for (int i = 0; i < 3; i++)
-        if (plan->ratios == ECHI_RATIOS_PAPER && plan->base[group] == echi_paper_ratio[i].base) return echi_paper_ratio[i].sample;
+        if (plan->ratios == ECHI_RATIOS_PAPER && base == echi_paper_ratio[i].base) return echi_paper_ratio[i].sample;
     return echi_paper_ratio[2].sample;
+}
+
+static uint32_t base_of(const struct echi_plan *plan, int group, const struct echi_lease *lease) {
+    return lease->base ? lease->base : plan->base[group];
+}
+
+uint32_t echi_push_ratio(const struct echi_plan *plan, int group, uint32_t epoch) { return ratio_of(plan, plan->base[group], epoch); }
+uint32_t echi_push_sample(const struct echi_plan *plan, int group) { return sample_of(plan, plan->base[group]); }
+uint32_t echi_lease_ratio(const struct echi_plan *plan, int group, const struct echi_lease *lease) {
+    return ratio_of(plan, base_of(plan, group, lease), lease->epoch);
+}
+uint32_t echi_lease_sample(const struct echi_plan *plan, int group, const struct echi_lease *lease) {
+    return sample_of(plan, base_of(plan, group, lease));
 }
 
 bool echi_whole_due(uint32_t number) { return number % ECHI_WHOLE_EVERY == 1; }

@@ -53,6 +53,7 @@ struct echi_plan_request {
                                           (echi_plan_make), or where the most is predicted (echi_plan_choose) */
     enum echi_owners owners;           /* of several groups, and of shards behind the first */
     int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
+    int64_t ratios_after;              /* ns for which other ratios must have been due to be set (echi_follow.h); 0: never */
 };
 
 /* B: as wished, else max(64, 16 x nodes); with `deterministic` 64. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The base of each group for the codec's ratios (../cost/ratio.c has the rules), once groups and samples are settled. */
-#include "echi_planner.h"
+#include "echi_follow.h"
 #include "echi_ratio.h"
 
 /* balanced: between them a push has 3 to 24 % of a dense one's bytes; T* is what an iteration takes at the middle one. */
@@ -13,11 +13,8 @@
 /* volume: of the fastest, the middle and the slowest group. */
 static const uint32_t volume[3] = {250000, 200000, 150000};
 
-/* What a group is like: its members' mean time of a step, and the slowest of their links, bytes a second (0: not known). */
-struct group { double seconds, link; };
-
-static struct group look(const struct echi_times *times, const struct echi_plan *plan, int group) {
-    struct group g = {0};
+static struct echi_pace look(const struct echi_times *times, const struct echi_plan *plan, int group) {
+    struct echi_pace g = {0};
     int members = 0;
     for (int r = 0; r < plan->world; r++) {
         if (plan->group_of[r] != group) continue;
@@ -30,54 +27,64 @@ static struct group look(const struct echi_times *times, const struct echi_plan 
     return g;
 }
 
-/* 0: the fastest, 2: the slowest, 1: between them; by links where all are known, else by the order of groups. */
-static int place_of(const struct group *group, int count, int which, bool by_link) {
-    if (count == 1) return 1;
-    bool fastest = which == 0, slowest = which == count - 1;
-    if (by_link) {
-        fastest = slowest = true;
-        for (int g = 0; g < count; g++) {
-            fastest = fastest && group[g].link <= group[which].link;
-            slowest = slowest && group[g].link >= group[which].link;
-        }
+/* By what groups are faster than others: links, where these count, and all are known; else how often they push, as far as that is known;
+ * else the order of their numbers. */
+enum by { BY_LINK, BY_ITERATION, BY_NUMBER };
+static double speed_of(const struct echi_pace *pace, int which, enum by by) {
+    return by == BY_LINK ? pace[which].link : by == BY_ITERATION ? 1 / pace[which].iteration : -which;
+}
+
+/* 0: the fastest, 2: the slowest, 1: between them. */
+static int place_of(const struct echi_pace *pace, int count, int which, enum by by) {
+    const double own = speed_of(pace, which, by);
+    bool fastest = true, slowest = true;
+    for (int g = 0; g < count; g++) {
+        fastest = fastest && speed_of(pace, g, by) <= own;
+        slowest = slowest && speed_of(pace, g, by) >= own;
     }
     return fastest && slowest ? 1 : fastest ? 0 : slowest ? 2 : 1;
 }
 
 /* Seconds of an iteration beside the push: the step, and the weights that answer it. */
-static double beside_push(const struct group *g, uint64_t params) {
-    return g->seconds + (double)echi_coded_bytes(params, ECHI_RATIO_STATES) / g->link;
+static double beside_push(const struct echi_pace *g, double link, uint64_t params) {
+    return g->seconds + (double)echi_coded_bytes(params, ECHI_RATIO_STATES) / link;
 }
 
-static uint32_t balance(double target, const struct group *g, uint64_t params) {
-    const double ratio = (target - beside_push(g, params)) * g->link / (VALUE_BYTES * (double)params) * ECHI_RATIO_ONE;
+static uint32_t balance(double target, const struct echi_pace *g, double link, uint64_t params) {
+    const double ratio = (target - beside_push(g, link, params)) * link / (VALUE_BYTES * (double)params) * ECHI_RATIO_ONE;
     return ratio < LEAST ? LEAST : ratio > MOST ? MOST : (uint32_t)ratio;
 }
 
-void echi_ratios_plan(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
-    struct group group[ECHI_GROUPS_MAX];
-    double whole[ECHI_GROUPS_MAX];   /* an iteration at the middle ratio, ascending */
-    bool by_link = true;
-    if (w->codec == ECHI_CODEC_DENSE) return;
-    plan->codec = (uint8_t)w->codec;
-    plan->ratios = (uint8_t)w->ratios;
-    plan->state_ratio = ECHI_RATIO_STATES;
-    const uint64_t sent = plan->separated ? w->trunk_params : w->params, params = sent ? sent : 1;
-    for (int g = 0; g < plan->n_groups; g++) {
-        group[g] = look(times, plan, g);
-        by_link = by_link && group[g].link > 0;
+void echi_ratios_bases(enum echi_ratios ratios, uint64_t params, const struct echi_pace *pace, int count, uint32_t *out_base) {
+    double whole[ECHI_GROUPS_MAX] = {0};   /* an iteration at the middle ratio, ascending */
+    bool links = true, iterations = true;
+    for (int g = 0; g < count; g++) {
+        links = links && pace[g].link > 0;
+        iterations = iterations && pace[g].iteration > 0;
     }
-    for (int g = 0; g < plan->n_groups; g++) {
-        if (!by_link) group[g].link = USUAL_LINK;
-        const double own = beside_push(&group[g], params) + VALUE_BYTES * (double)params * MIDDLE / ECHI_RATIO_ONE / group[g].link;
+    const enum by by = links && ratios == ECHI_RATIOS_VOLUME ? BY_LINK : iterations ? BY_ITERATION : BY_NUMBER;
+    for (int g = 0; g < count; g++) {
+        const double link = links ? pace[g].link : USUAL_LINK;
+        const double own = beside_push(&pace[g], link, params) + VALUE_BYTES * (double)params * MIDDLE / ECHI_RATIO_ONE / link;
         int at = g;
         for (; at > 0 && whole[at - 1] > own; at--) whole[at] = whole[at - 1];
         whole[at] = own;
     }
-    for (int g = 0; g < plan->n_groups; g++) {
-        const int place = place_of(group, plan->n_groups, g, by_link && w->ratios == ECHI_RATIOS_VOLUME);
-        plan->base[g] = w->ratios == ECHI_RATIOS_PAPER    ? echi_paper_ratio[place].base
-                        : w->ratios == ECHI_RATIOS_VOLUME ? volume[place]
-                                                          : balance(whole[plan->n_groups / 2], &group[g], params);
+    for (int g = 0; g < count; g++) {
+        const int place = place_of(pace, count, g, by);
+        out_base[g] = ratios == ECHI_RATIOS_PAPER    ? echi_paper_ratio[place].base
+                      : ratios == ECHI_RATIOS_VOLUME ? volume[place]
+                                                     : balance(whole[count / 2], &pace[g], links ? pace[g].link : USUAL_LINK, params);
     }
+}
+
+void echi_ratios_plan(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+    struct echi_pace pace[ECHI_GROUPS_MAX];
+    if (w->codec == ECHI_CODEC_DENSE) return;
+    plan->codec = (uint8_t)w->codec;
+    plan->ratios = (uint8_t)w->ratios;
+    plan->state_ratio = ECHI_RATIO_STATES;
+    for (int g = 0; g < plan->n_groups; g++) pace[g] = look(times, plan, g);
+    const uint64_t sent = plan->separated ? w->trunk_params : w->params;
+    echi_ratios_bases(w->ratios, sent ? sent : 1, pace, plan->n_groups, plan->base);
 }

@@ -49,6 +49,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
         c->stopped[r].members = c->stopped_owner[r].members = 0;
     }
     echi_regroup_init(&c->regroup, request->world, request->regroup_after);
+    echi_follow_init(&c->follow, request->world);
     echi_ledger_begin(c);
     if (goal->resumed) stand_on(c, &goal->from);
 }
@@ -163,6 +164,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     if (echi_plan_shard_owned(plan_of(c), e->from) > 0) return;   /* the loss came with part 0 */
     note_iteration(c, &m->lease, e->now);
     echi_moves_watch(c, m);
+    echi_rates_follow(c, e->now);
     c->loss_sum += m->loss;
     if (c->policy->rounds) {   /* whoever did which part */
         c->round_loss += m->loss;
@@ -203,7 +205,7 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
 static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (is_lost(c, e->from) || c->request.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
-    c->quiet[e->from] = 0;
+    if (m->kind != ECHI_KIND_RATE) c->quiet[e->from] = 0;   /* an I/O thread says so by itself */
     switch (m->kind) {
     case ECHI_KIND_HEARTBEAT: c->asked[e->from] = false; break;
     case ECHI_KIND_MEASURED:
@@ -241,6 +243,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
             echi_end_drained(c, e->now, out);
         }
         break;
+    case ECHI_KIND_RATE: echi_rates_heard(c, e, out); break;
     case ECHI_KIND_FAULT: on_fault(c, e, out); break;
     case ECHI_KIND_STOP: echi_leave(c, e->from, m->flag != 0, e->now, out); break;
     case ECHI_KIND_STATS: echi_end_said(c, e->from, out); break;

@@ -60,9 +60,9 @@ void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m) {
     c->paused[rank] = paused;
     if (m->lease.owner != c->plan.owner_of[group]) return;
     c->arriving[rank] = false;
-    if (c->request.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 ||
-        m->exchange >> 62)
-        return;
+    if (!same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62) return;
+    echi_follow_step(&c->follow, rank, (double)m->compute, (double)m->exchange);
+    if (c->request.regroup_after <= 0 || !c->policy->grouped) return;
     struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
                                                   (double)m->exchange);
     if (change.kind == ECHI_CHANGE_GROUP && !is_worth_it(c, &change)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the coordinator share: coordinator.c (plan, first weights, what is next, messages), coordinator_eval.c
- * (evaluations), coordinator_moves.c (moves of workers), coordinator_losses.c (lost nodes), coordinator_peers.c (complaints and
- * silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints), rescue.c (the newest weights of a run
- * that cannot go on) and takeover.c (shards of lost owners). */
+ * (evaluations), coordinator_moves.c (moves of workers), coordinator_rates.c (links and ratios while a run goes), coordinator_losses.c
+ * (lost nodes), coordinator_peers.c (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints),
+ * rescue.c (the newest weights of a run that cannot go on) and takeover.c (shards of lost owners). */
 #ifndef ECHI_COORDINATOR_IMPL_H
 #define ECHI_COORDINATOR_IMPL_H
 #include "echi_roles.h"
@@ -134,6 +134,15 @@ bool echi_ledger_unfinished(const struct echi_coordinator *c);
 /* A takeover: nothing is out any more. This round is dealt anew, for the shards that lack it: to each worker the samples whose gradients it
  * has, the rest to anybody. What was dealt of the next one is taken back. */
 void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t lacking);
+
+/* ---- coordinator_rates.c ---- */
+
+/* RATE has come. */
+void echi_rates_heard(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
+/* Sets other ratios when that is due: leases that are dealt from now on name them. */
+void echi_rates_follow(struct echi_coordinator *c, int64_t now);
+/* What a lease of this group says of it; 0: what the plan has. */
+uint32_t echi_rates_base(const struct echi_coordinator *c, int group);
 
 /* ---- takeover.c ---- */
 

@@ -6,6 +6,7 @@
 #define ECHI_ROLES_H
 #include "echi_choice.h"
 #include "echi_event.h"
+#include "echi_follow.h"
 #include "echi_loan.h"
 #include "echi_ranks.h"
 #include "echi_reach.h"
@@ -444,6 +445,7 @@ struct echi_coordinator {
     bool asked[ECHI_WORLD_MAX];                   /* whether it is there, and has not answered */
     int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
     struct echi_regroup regroup;
+    struct echi_follow follow;                    /* links and ratios while the run goes; the driver reads it */
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
     uint8_t ahead[ECHI_WORLD_MAX];                /* of them, those beside the ones that it computes, at most; not where rounds are dealt */
     uint32_t longer[ECHI_WORLD_MAX];              /* the lease with which that grew for the last time */

@@ -50,6 +50,7 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     lease.id = c->next_lease++;
     lease.worker = (uint16_t)rank;
     lease.owner = c->plan.owner_of[c->plan.group_of[rank]];
+    lease.base = echi_rates_base(c, c->plan.group_of[rank]);
     c->out[c->n_out].earlier = c->out[c->n_out].told = false;
     c->out[c->n_out].in = c->out[c->n_out].asked = c->out[c->n_out].gone = 0;
     c->out[c->n_out].next = c->out_of[rank];

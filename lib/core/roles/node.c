@@ -262,6 +262,16 @@ static void on_message(struct echi_node_role *n, const struct echi_event *e, str
     }
 }
 
+/* What a link has carried is for rank 0 to judge. */
+static void on_rate(const struct echi_node_role *n, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_rate seen = echi_rate_of(e->rate);
+    if (!n->planned || n->ended || n->gone[e->from] || !(seen.rate > 0) || !echi_rate_valid(&seen)) return;
+    struct echi_msg *m = send(out, ECHI_KIND_RATE);
+    m->peer = e->from;
+    m->flag = e->flag;
+    m->rate = e->rate;
+}
+
 static void step(struct echi_node_role *n, const struct echi_event *e, struct echi_actions *out) {
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:   /* all have joined */
@@ -285,6 +295,7 @@ static void step(struct echi_node_role *n, const struct echi_event *e, struct ec
         if (n->rank == 0) to_coordinator(n, ECHI_EVENT_STOP, e, out);
         else send(out, ECHI_KIND_STOP)->flag = e->flag;
         break;
+    case ECHI_EVENT_RATE: on_rate(n, e, out); break;
     case ECHI_EVENT_SENT:
     case ECHI_EVENT_GRADIENT:
     case ECHI_EVENT_COMPUTED:

@@ -209,6 +209,10 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
     case ECHI_EVENT_HELD:
     case ECHI_EVENT_TIME: break;
     case ECHI_EVENT_STOP: echi_put8(w, e->flag); break;
+    case ECHI_EVENT_RATE:
+        echi_put8(w, e->flag);
+        echi_put_f64(w, e->rate);
+        break;
     case ECHI_EVENT_LOST:
         echi_put8(w, e->flag);
         put_text(w, e->text);
@@ -243,6 +247,10 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     case ECHI_EVENT_HELD:
     case ECHI_EVENT_TIME: break;
     case ECHI_EVENT_STOP: e->flag = get_flag(r); break;
+    case ECHI_EVENT_RATE:
+        e->flag = get_flag(r);
+        e->rate = echi_get_f64(r);
+        break;
     case ECHI_EVENT_LOST:
         e->flag = get_flag(r);
         get_text(r, t);
@@ -475,6 +483,7 @@ void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request
     echi_put32(w, s->rounds_apart);
     echi_put_f64(w, s->damping);
     echi_put64(w, (uint64_t)s->regroup_after);
+    echi_put64(w, (uint64_t)s->ratios_after);
     echi_optimizer_put(w, (int)s->optimizer, &s->adam);
     echi_schedule_put(w, &s->schedule);
 }
@@ -535,6 +544,7 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     s->rounds_apart = echi_get32(r);
     s->damping = echi_get_f64(r);
     s->regroup_after = (int64_t)echi_get64(r);
+    s->ratios_after = (int64_t)echi_get64(r);
     s->optimizer = (enum echi_optimizer)echi_optimizer_get(r, &s->adam);
     echi_schedule_get(r, &s->schedule);
     const uint32_t most = 1u << 24;

@@ -66,8 +66,8 @@ static void code(struct echi_worker *w, struct echi_task *t) {
     t->state = (struct echi_slot){ECHI_SLOT_WORKER_RESIDUAL, 0};
     t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->flight};
     t->first = w->fresh;   /* of all parts of its step */
-    t->ratio = t->lease.owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
-    t->sample = echi_push_sample(p, group);
+    t->ratio = t->lease.owner == w->setup->rank ? ECHI_RATIO_ONE : echi_lease_ratio(p, group, &t->lease);
+    t->sample = echi_lease_sample(p, group, &t->lease);
     w->fresh = w->fresh && t->sums.kind != ECHI_SLOT_NONE;
 }
 

@@ -40,7 +40,10 @@ enum echi_event_type {
     ECHI_EVENT_SLOTS,      /* SLOTS: the slots are there, and the first time `setup` and the memory of the roles */
     ECHI_EVENT_HELD,       /* HOLD: no task runs */
     ECHI_EVENT_BROKE,      /* `from` has broken a rule: `text` */
-    ECHI_EVENT_FAILED      /* this node cannot go on: `status`, `text` */
+    ECHI_EVENT_FAILED,     /* this node cannot go on: `status`, `text` */
+    ECHI_EVENT_RATE        /* the link of `from`, this node's or another's, has carried `rate` bytes a second out of that host (flag: into
+                              it): what was delivered over so long a time in which more was always waiting to be sent there. At most
+                              what the link can carry: others may have had a part of it */
 };
 struct echi_event {
     uint8_t type;
@@ -52,7 +55,8 @@ struct echi_event {
     struct echi_slot slot;
     int layer;
     const struct echi_task *task; const struct echi_result *result;
-    bool flag;                              /* LOST, STOP to the node role */
+    bool flag;                              /* LOST, STOP, RATE to the node role */
+    double rate;                            /* RATE */
     ech_status status;                      /* FAILED */
     const char *text;                       /* LOST, BROKE, FAILED to the node role; NULL: "" */
 };

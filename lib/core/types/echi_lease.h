@@ -16,6 +16,8 @@ struct echi_lease {
     uint64_t shards;                      /* only these shards, a bit each, want its gradients: the others have them; 0: all do */
     uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's
                                              statistics in common; 0: it has its own, as a lease that is issued again */
+    uint32_t base;                        /* TOPK: what its push's ratio follows from (echi_ratio.h), in millionths, since the plan's base
+                                             of its group does not hold any more; 0: that does */
 };
 /* Are its batch-norm statistics exchanged with other workers? */
 static inline bool echi_lease_exchanges(const struct echi_lease *l) { return l->together > l->n; }

@@ -53,7 +53,8 @@
     X(RING_SUM, "ring_sum", 1)     /* worker -> the next in the ring, a worker or at last the owner: a sum of one part's gradients, of \
                                          `samples` samples so far; of their leases the one that stands first in the data */ \
     X(RING_WEIGHTS, "ring_weights", 1) /* owner, worker -> the next worker in the ring: weights of one part */ \
-    X(RING_LEASE, "ring_lease", 0) /* worker -> owner: the gradients of this lease are in what goes round the ring; fields as in PUSH */
+    X(RING_LEASE, "ring_lease", 0) /* worker -> owner: the gradients of this lease are in what goes round the ring; fields as in PUSH */ \
+    X(RATE, "rate", 0)             /* node -> coordinator: so much the link of `peer` has carried; `flag`: in */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, payload) ECHI_KIND_##name,
@@ -128,6 +129,7 @@ struct echi_msg {
                                        which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END; LOST: the reason */
+    double rate;                    /* RATE: bytes a second, see ECHI_EVENT_RATE */
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
 };
 #define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */

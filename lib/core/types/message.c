@@ -32,9 +32,10 @@ enum {
     F_MARKS = 4096,
     F_NUMBER = 8192,
     F_TIMES = 16384,
-    F_PART = 32768
+    F_PART = 32768,
+    F_RATE = 65536
 };
-static const uint16_t fields[ECHI_KINDS] = {
+static const uint32_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_READY] = F_MEMBERS,
     [ECHI_KIND_DRAIN] = F_MEMBERS,
@@ -64,6 +65,7 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_RESUME] = F_PART | F_FLAG | F_VERSION | F_MEMBERS,
     [ECHI_KIND_RING_SUM] = F_LEASE | F_PART | F_SAMPLES | F_MEMBERS,
     [ECHI_KIND_RING_WEIGHTS] = F_PART | F_VERSION | F_SAMPLES | F_MEMBERS,
+    [ECHI_KIND_RATE] = F_GROUP | F_FLAG | F_RATE,
     [ECHI_KIND_RING_LEASE] = F_LEASE | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
 };
 
@@ -80,7 +82,7 @@ static const uint16_t bodies[ECHI_KINDS] = {
 };
 bool echi_kind_has_body(int kind) { return kind >= 0 && kind < ECHI_KINDS && (kind == ECHI_KIND_PLAN || bodies[kind] > 0); }
 
-enum { LEASE_SHARDS = 2 };   /* beside `again`: the shards follow */
+enum { LEASE_SHARDS = 2, LEASE_BASE = 4 };   /* beside `again`: the shards, the base of its ratio follow */
 
 void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
@@ -91,10 +93,11 @@ void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->round_size);
     echi_put16(w, l->worker);
     echi_put16(w, l->owner);
-    echi_put8(w, (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0)));
+    echi_put8(w, (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0) | (l->base ? LEASE_BASE : 0)));
     echi_put8(w, l->part);
     echi_put32(w, l->together);
     if (l->shards) echi_put64(w, l->shards);
+    if (l->base) echi_put32(w, l->base);
 }
 
 void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
@@ -107,11 +110,12 @@ void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
     l->worker = echi_get16(r);
     l->owner = echi_get16(r);
     const uint8_t flags = echi_get8(r);
-    l->again = (uint8_t)(flags & ~LEASE_SHARDS);
+    l->again = (uint8_t)(flags & ~(LEASE_SHARDS | LEASE_BASE));
     l->part = echi_get8(r);
     l->together = echi_get32(r);
     l->shards = flags & LEASE_SHARDS ? echi_get64(r) : 0;
-    if ((flags & LEASE_SHARDS) && l->shards == 0) r->ok = false;   /* one way of writing it */
+    l->base = flags & LEASE_BASE ? echi_get32(r) : 0;
+    if (((flags & LEASE_SHARDS) && l->shards == 0) || ((flags & LEASE_BASE) && l->base == 0)) r->ok = false;   /* one way of writing it */
 }
 
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room) {
@@ -152,7 +156,7 @@ static bool get_marks(struct echi_reader *r, struct echi_marks *out) {
 
 size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (m->kind >= ECHI_KINDS) return 0;
-    const uint16_t f = fields[m->kind];
+    const uint32_t f = fields[m->kind];
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put8(&w, m->to_role);
     echi_put8(&w, m->from_role);
@@ -176,13 +180,14 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (f & F_MARKS) put_marks(&w, m->marks);
     if (f & F_NUMBER) echi_put32(&w, m->number);
     if (f & F_TIMES) { echi_put64(&w, m->compute); echi_put64(&w, m->exchange); }
+    if (f & F_RATE) echi_put_f64(&w, m->rate);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
 /* What the largest message of this kind comes to: the encoding itself says it. */
 uint32_t echi_kind_meta_cap(int kind, int world) {
     if (kind < 0 || kind >= ECHI_KINDS) return 0;
-    struct echi_msg most = {.kind = (uint8_t)kind, .lease.shards = 1};   /* they follow only where there are some */
+    struct echi_msg most = {.kind = (uint8_t)kind, .lease = {.shards = 1, .base = 1}};   /* they follow only where there are some */
     uint8_t bytes[ECHI_MSG_MAX];
     memset(most.text, 'x', sizeof most.text - 1);
     const uint32_t marks = fields[kind] & F_MARKS ? ECHI_MARK_BYTES * (uint32_t)world : 0;
@@ -193,7 +198,7 @@ uint32_t echi_kind_meta_cap(int kind, int world) {
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *m) {
     memset(m, 0, sizeof *m);
     if (kind < 0 || kind >= ECHI_KINDS) return false;
-    const uint16_t f = fields[kind];
+    const uint32_t f = fields[kind];
     struct echi_reader r = echi_reader_over(bytes, len);
     m->kind = (uint8_t)kind;
     m->to_role = echi_get8(&r);
@@ -219,6 +224,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if ((f & F_MARKS) && !get_marks(&r, &m->marks)) return false;
     if (f & F_NUMBER) m->number = echi_get32(&r);
     if (f & F_TIMES) { m->compute = echi_get64(&r); m->exchange = echi_get64(&r); }
+    if (f & F_RATE) m->rate = echi_get_f64(&r);
     if (!echi_kind_has_body(kind) && r.at != r.end) return false;
     return r.ok && m->to_role < ECHI_ROLES && m->from_role < ECHI_ROLES;
 }
@@ -228,7 +234,7 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     const uint8_t from = p->moved_from[l->worker];   /* steps that had begun */
     if (l->owner != p->owner_of[p->group_of[l->worker]] && (from == 0 || l->owner != p->owner_of[from - 1])) return false;
     if (l->n < 1 || l->n > echi_plan_room(p, l->worker) || l->part >= ECHI_ROUND_PARTS) return false;
-    if (l->shards & ~echi_plan_all_shards(p)) return false;
+    if (l->shards & ~echi_plan_all_shards(p) || l->base > (p->codec == ECHI_CODEC_TOPK ? ECHI_RATIO_ONE : 0)) return false;
     if (l->together && (!p->sync_norm || l->again || l->together < l->n || l->together > l->round_size)) return false;
     /* Only what is left at the end of an epoch may be less than a reduction block. */
     const uint32_t block = ECHI_REDUCTION_BLOCK;

@@ -46,7 +46,7 @@ struct echi_node {
     /* state of the loop */
     bool ready, over, held_asked;
     ech_status status;
-    int64_t began, heartbeat_at, progress_at;
+    int64_t began, heartbeat_at, progress_at, rates_at;
     int64_t stopped_at;                       /* echi_now when the run was found to be stopped; 0: it is not */
     bool eval_ended;                          /* for that */
     int64_t clock, clock_back;                /* echi_now when it was last read, and how far it has gone back altogether */
@@ -58,7 +58,7 @@ struct echi_node {
     struct { int phase; int64_t at; } told_run; /* since when the coordinator and the flights are where they are */
     struct { uint32_t turn; int64_t at; } told_flight[ECHI_FLIGHTS];
     int tells;                                /* ech_config.tell, as it was last seen */
-    uint64_t sizes_told;                      /* changes of step sizes that were logged */
+    struct echi_changes_told changes_told;
     struct echi_shown shown;
     uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been;
                                                  of weights and states */
@@ -84,6 +84,7 @@ int64_t echi_watch_beat(struct echi_node *n, int64_t now);
 /* Sends it from the middle of a role's step, which may be a choice of plans that takes seconds. */
 void echi_watch_between(void *node);
 void echi_watch_judge(struct echi_node *n);   /* who is silent for too long is lost; a lane without progress is this node's fault */
+void echi_watch_rates(struct echi_node *n, int64_t now);   /* what links have carried, once a second */
 /* How long the lane may be without any progress: ten times the longest unit of its work that can be foreseen, at least the deadline; ten
  * deadlines where nothing has measured it (measuring, slots, an evaluation). `lane`: what it does now. */
 int64_t echi_watch_allowed(const struct echi_node *n, const struct echi_lane_view *lane);

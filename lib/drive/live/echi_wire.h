@@ -32,6 +32,7 @@ ech_status echi_wire_sent(struct echi_wire *wire, enum echi_kind kind, uint64_t 
 void echi_wire_drop(struct echi_wire *wire, int peer);
 void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
+bool echi_wire_delivered(struct echi_wire *wire, int peer, int64_t least, uint64_t *out_bytes, int64_t *out_ns);   /* echi_net_delivered */
 /* As echi_net_waiting; of messages to oneself those that wait for a post. */
 int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
 #endif

@@ -108,6 +108,7 @@ static void loop(struct echi_node *n) {
         if (!n->over) echi_node_measure_links(n);
         echi_node_take_done(n);
         echi_watch_judge(n);
+        echi_watch_rates(n, now);
         if (n->role.coordinator && n->role.coordinator->wake_at && now >= n->role.coordinator->wake_at && !n->over)
             echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_TIME});
         check_stop(n, &told);

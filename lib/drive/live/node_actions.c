@@ -55,7 +55,7 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     if (!echi_node_role_step(&n->role, role, e, &list)) return;
     if (shards) take_first_weights(n, shards);
     echi_tell_note(n, e->now);
-    if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(n->c->config, n->role.coordinator, &n->sizes_told);
+    if (role == ECHI_ROLE_COORDINATOR) echi_changes_log(n->c->config, n->role.coordinator, &n->changes_told);
     if (n->recorder) {
         echi_recorder_event(n->recorder, role, e, &list, n->role.coordinator);
         echi_node_check_recorder(n);

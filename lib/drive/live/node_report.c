@@ -104,9 +104,21 @@ static uint64_t lost_workers(const struct echi_coordinator *c, const struct echi
     return count;
 }
 
+static void fill_ratios(const struct echi_coordinator *c, const struct echi_plan *planned, struct ech_report *r) {
+    for (int g = 0; g < planned->n_groups && planned->codec != ECHI_CODEC_DENSE; g++) {
+        r->ratio_planned[g] = echi_push_ratio(planned, g, 5) * 1e-6;
+        r->ratio[g] = echi_push_ratio(&c->plan, g, 5) * 1e-6;
+    }
+    r->ratio_changes = c->follow.changes;
+    r->ratio_seconds = c->follow.changes ? (double)c->follow.last.at * 1e-9 : -1;
+    echi_ratios_reason(c, r->ratio_reason, sizeof r->ratio_reason);
+}
+
 void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now) {
     if (plan) fill_plan(r, plan);
+    if (plan) fill_ratios(c, plan, r);
+    echi_report_rates(r, &c->follow, c->request.world);
     if (plan && plan->reserve && c->iterations[echi_plan_reserve(plan)]) r->n_groups = plan->n_groups;
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
     r->n_lost = c->n_lost;

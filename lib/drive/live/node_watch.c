@@ -105,3 +105,16 @@ void echi_watch_judge(struct echi_node *n) {
     for (int r = 0; r < n->world && !n->over; r++)
         if (r != n->rank && !n->watched[r].lost && !n->role.gone[r]) judge(n, r);
 }
+
+/* Each receiver tells of the hosts that send to it; what comes in from all of them is its own. Not where links are not measured. */
+void echi_watch_rates(struct echi_node *n, int64_t now) {
+    if (now < n->rates_at || !n->links.measures || !n->role.planned || n->role.ended) return;
+    n->rates_at = now + ECHI_SECOND;
+    for (int r = 0; r < n->world && !n->over; r++) {
+        uint64_t bytes;
+        int64_t ns;
+        if (echi_wire_delivered(n->wire, r, ECHI_SEEN_WINDOW, &bytes, &ns))
+            echi_node_event(n, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_RATE, .from = (uint16_t)r, .flag = r == n->rank,
+                                                                    .rate = (double)bytes * 1e9 / (double)ns});
+    }
+}

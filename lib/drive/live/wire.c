@@ -120,6 +120,9 @@ const char *echi_wire_address(const struct echi_wire *w) { return echi_net_addre
 void echi_wire_flush(struct echi_wire *w) { echi_net_flush(w->net); }
 void echi_wire_wake(struct echi_wire *w) { echi_net_wake(w->net); }
 void echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { echi_net_bytes_sent(w->net, out); }
+bool echi_wire_delivered(struct echi_wire *w, int peer, int64_t least, uint64_t *out_bytes, int64_t *out_ns) {
+    return echi_net_delivered(w->net, peer, least, out_bytes, out_ns);
+}
 uint64_t echi_wire_bytes_from(const struct echi_wire *w, int peer) { return echi_net_bytes_from(w->net, peer); }
 
 int echi_wire_waiting(const struct echi_wire *w, int peer, int kind, bool *out_for_credit) {

@@ -179,6 +179,7 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     case ECHI_EVENT_HELD: return pay(s, (struct owed){.what = OWED_HELD}, true) ? NULL : "nobody has asked it to hold";
     case ECHI_EVENT_START:
     case ECHI_EVENT_LOST:
+    case ECHI_EVENT_RATE:
     case ECHI_EVENT_TIME:
     case ECHI_EVENT_STOP:
     case ECHI_EVENT_BROKE:

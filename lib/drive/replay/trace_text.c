@@ -124,6 +124,9 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
     case ECHI_EVENT_HELD: echi_print(&l, "no task runs"); break;
     case ECHI_EVENT_TIME: echi_print(&l, "the time has come"); break;
     case ECHI_EVENT_STOP: echi_print(&l, e->flag ? "the user wants the run to end" : "the user wants to leave"); break;
+    case ECHI_EVENT_RATE:
+        echi_print(&l, "rank %d's link carries %.6g bytes/s %s", e->from, e->rate, e->flag ? "in" : "out");
+        break;
     case ECHI_EVENT_TAKEOVER:
     case ECHI_EVENT_MOVED: break;   /* within a node */
     }

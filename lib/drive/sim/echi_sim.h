@@ -88,7 +88,7 @@ struct echi_sim {
     bool over;
     ech_status status;
     int rank_died;                    /* the last whose death the coordinator was told of; -1 */
-    uint64_t sizes_told;                      /* changes of step sizes that were logged */
+    struct echi_changes_told changes_told;
     /* progress for people, who live in real time */
     struct echi_shown shown; int64_t shown_at;
     bool stop_told;

@@ -44,7 +44,7 @@ static void depart(struct echi_sim *s, uint32_t id) {
 static size_t expected(const struct echi_sim *s, const struct echi_transit *f, const struct echi_msg *m) {
     const struct echi_plan *p = &s->node[f->from].setup.plan;
     const bool whole = m->kind == ECHI_KIND_PUSH ? f->from == f->to : m->flag;
-    const uint32_t ratio = m->kind == ECHI_KIND_PUSH ? echi_push_ratio(p, p->group_of[f->from], m->lease.epoch) : p->state_ratio;
+    const uint32_t ratio = m->kind == ECHI_KIND_PUSH ? echi_lease_ratio(p, p->group_of[f->from], &m->lease) : p->state_ratio;
     return (size_t)echi_coded_bytes((f->len - echi_coded_most(0)) / sizeof(echi_real), whole ? ECHI_RATIO_ONE : ratio);
 }
 
@@ -167,7 +167,7 @@ void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct ec
     e->now = n->at = echi_sim_now(s);
     s->role_events++;
     if (!echi_node_role_step(&n->role, role, e, &list)) return;
-    if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(s->config, s->coordinator, &s->sizes_told);
+    if (role == ECHI_ROLE_COORDINATOR) echi_changes_log(s->config, s->coordinator, &s->changes_told);
     if (list.overflow) {
         echi_fail(s->err, ECH_E_INTERNAL, "sim.perform", "a role asked for more than %d things at once", s->actions_room);
         return echi_sim_end(s, ECH_E_INTERNAL);

@@ -154,6 +154,17 @@ static void on_returned(struct echi_sim *s, int rank, enum echi_kind kind, struc
     echi_sim_event(s, rank, echi_lender_role(kind), &e);
 }
 
+/* ------------------------------------------------------------------- rates */
+
+/* What this host's link has carried, where that comes to a window. */
+static void tell_rates(struct echi_sim *s, int rank) {
+    double bytes, seconds;
+    for (int in = 0; in < 2 && !s->node[rank].dead && !s->over; in++)
+        if (echi_cost_carried(s->cost, rank, in, ECHI_SEEN_WINDOW * 1e-9, &bytes, &seconds))
+            echi_sim_event(s, rank, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_RATE, .from = (uint16_t)rank, .flag = in,
+                                                                         .rate = bytes / seconds});
+}
+
 /* -------------------------------------------------------------- all there is */
 
 static void on_timer(struct echi_sim *s, int rank, uint64_t cookie) {
@@ -188,10 +199,12 @@ void echi_sim_happened(struct echi_sim *s, const struct echi_happening *h) {
     case ECHI_HAPPENS_SENT:
         on_sent(s, id);
         leaves_wire(s, id, true);
+        tell_rates(s, h->host);
         break;
     case ECHI_HAPPENS_ARRIVED:
         on_arrived(s, id);
         leaves_wire(s, id, false);
+        tell_rates(s, h->host);
         break;
     }
 }

@@ -142,7 +142,7 @@ static double reading(const struct echi_sim *s, int rank, int from, uint32_t rat
 
 static double reading_push(const struct echi_sim *s, int rank, const struct echi_lease *lease) {
     const struct echi_plan *p = &s->node[rank].setup.plan;
-    return reading(s, rank, lease->worker, echi_push_ratio(p, p->group_of[lease->worker], lease->epoch));
+    return reading(s, rank, lease->worker, echi_lease_ratio(p, p->group_of[lease->worker], lease));
 }
 
 /* Weights, or a state; that some are complete is left out. */
