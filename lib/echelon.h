@@ -264,10 +264,10 @@ struct ech_config {
     double measure;
     /* sync bsp: nodes that own the parameters together, each some parts: a number of nodes (those with the fastest links, of such the
      * fastest; fewer where a link has no room), two or more ranks, "0,2,3", or "auto", the default: as many as are predicted to gain 2 % or
-     * more (one with another policy or codec, and with deterministic). Only rank 0 reads it. */
+     * more (one with another policy or codec). Only rank 0 reads it. */
     char shards[256];
     /* sync bsp: how gradients are summed and weights given out: "server" (by their owners), "ring" (from worker to worker; the parameters
-     * are owned by all of them, unless shards names some; not with deterministic, sync_norm or separate) or "auto" (default): the one that
+     * are owned by all of them, unless shards names some; not with sync_norm or separate) or "auto" (default): the one that
      * is predicted to be faster, where that gains 2 % or more. Only rank 0 reads it. */
     char exchange[16];
 };

@@ -229,8 +229,9 @@ ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, co
  * one int64_t for each parameter. ECH_E_DIVERGED when a gradient or a sum lies beyond what they can hold (about 2^18). */
 ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
                            bool add, struct ech_error *err);            /* sum = g, or with `add` sum += g */
-ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *terms, size_t at, size_t count,
-                          struct ech_error *err);
+/* sum = from + terms[0] + terms[1] + ...; `from` may be `sum` itself. */
+ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *from,
+                          const struct echi_buffer *const *terms, int n_terms, size_t at, size_t count, struct ech_error *err);
 ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
                             struct ech_error *err);                    /* g = sum, rounded once */
 /* --- changes written short (design, 6, "Two kinds of link"); codec.c says how the bytes lie --- */

@@ -32,7 +32,7 @@ static ech_status too_large(const char *operation, struct ech_error *err) {
 }
 
 /* What the three calls work on. */
-struct numbers { int64_t *sum; const int64_t *terms; echi_real *to; const echi_real *real; bool add; atomic_bool bad; };
+struct numbers { int64_t *sum; const int64_t *from, *terms; echi_real *to; const echi_real *real; bool add; atomic_bool bad; };
 
 static void take(void *args, size_t begin, size_t end) {
     struct numbers *x = args;
@@ -60,18 +60,22 @@ ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, 
 static void add_terms(void *args, size_t begin, size_t end) {
     struct numbers *x = args;
     bool bad = false;
-    for (size_t i = begin; i < end; i++) bad |= __builtin_add_overflow(x->sum[i], x->terms[i], &x->sum[i]);
+    for (size_t i = begin; i < end; i++) bad |= __builtin_add_overflow(x->from[i], x->terms ? x->terms[i] : 0, &x->sum[i]);
     if (bad) atomic_store(&x->bad, true);
 }
 
-ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *terms, size_t at, size_t count,
-                          struct ech_error *err) {
+ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *from,
+                          const struct echi_buffer *const *terms, int n_terms, size_t at, size_t count, struct ech_error *err) {
     int64_t *to;
-    const int64_t *from;
+    struct numbers x = {.terms = NULL};
     ECHI_TRY(numbers(sum, sizeof *to, at, count, "exact.add", &to, err));
-    ECHI_TRY(numbers(terms, sizeof *from, at, count, "exact.add", &from, err));
-    struct numbers x = {.sum = to, .terms = from};
-    echi_ranges_run(device, count, add_terms, &x);
+    ECHI_TRY(numbers(from, sizeof *to, at, count, "exact.add", &x.from, err));
+    x.sum = to;
+    for (int i = 0; i < n_terms || i == 0; i++) {   /* without terms what there is is copied */
+        if (n_terms > 0) ECHI_TRY(numbers(terms[i], sizeof *to, at, count, "exact.add", &x.terms, err));
+        if (n_terms > 0 || sum != from) echi_ranges_run(device, count, add_terms, &x);
+        x.from = to;
+    }
     return atomic_load(&x.bad) ? too_large("exact.add", err) : ECH_OK;
 }
 

@@ -58,6 +58,10 @@ int echi_exec_spans(const struct echi_exec *x, enum echi_slot_kind kind, int ind
                     size_t *held);
 /* Is there so much memory for slots, beside the stacks that are there? Else ECH_E_MEMORY and a sentence. */
 ech_status echi_exec_fits(const struct echi_exec *x, size_t slots, struct ech_error *err);
+/* Of the parameters of an owner those that a task is about. Returns how many ranges they are. */
+int echi_exec_ranges(const struct echi_exec *x, const struct echi_task *task, bool of_head, struct echi_range out[ECHI_PARTS_MAX]);
+/* ADD, APPLY of a part: the sum in `to` takes in what has come of it; `sets`: there was none. */
+ech_status echi_exec_add_rows(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets, struct ech_error *err);
 /* Behind a stack's input: the step trains, on these n samples. */
 ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
                            struct ech_error *err);

@@ -296,8 +296,7 @@ void echi_exec_set_sum(struct echi_exec *x, const struct echi_task *add) {
     *push = old;
 }
 
-/* Of the parameters of an owner those that a task is about. */
-static int ranges_of(const struct echi_exec *x, const struct echi_task *task, bool of_head, struct echi_range out[ECHI_PARTS_MAX]) {
+int echi_exec_ranges(const struct echi_exec *x, const struct echi_task *task, bool of_head, struct echi_range out[ECHI_PARTS_MAX]) {
     if (task->only == 0) return echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, of_head, out);
     const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
     out[0] = (struct echi_range){p->at, p->count};
@@ -307,8 +306,7 @@ static int ranges_of(const struct echi_exec *x, const struct echi_task *task, bo
 /* Pushes of a part are summed so many parameters at a time: the sum stays in a cache while it is read and written for each of them. */
 #define SUM_BLOCK ((size_t)1 << 16)
 
-/* ADD, APPLY of a part: the sum takes in what has come of it. */
-static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets, struct ech_error *err) {
+ech_status echi_exec_add_rows(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets, struct ech_error *err) {
     const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
     const struct echi_buffer *push[ECHI_MERGE_STEPS + 1];
     struct echi_buffer *sum = slot(x, to);
@@ -317,7 +315,10 @@ static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, st
     if (task->ring.kind) push[n++] = slot(x, task->ring);
     for (size_t at = 0; at < p->count && n > 0; at += SUM_BLOCK) {
         const size_t count = p->count - at < SUM_BLOCK ? p->count - at : SUM_BLOCK;
-        ECHI_TRY(echi_sum_states(x->device, sum, sets ? push[0] : sum, push + sets, n - sets, p->at + at, count, err));
+        const struct echi_buffer *first = sets ? push[0] : sum;
+        if (x->setup->plan.deterministic)
+            ECHI_TRY(echi_exact_add(x->device, sum, first, push + sets, n - sets, p->at + at, count, err));
+        else ECHI_TRY(echi_sum_states(x->device, sum, first, push + sets, n - sets, p->at + at, count, err));
     }
     return ECH_OK;
 }
@@ -325,8 +326,8 @@ static ech_status add_rows(struct echi_exec *x, const struct echi_task *task, st
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
-    if (task->only && task->grads.kind == ECHI_SLOT_NONE) return add_rows(x, task, task->state, task->first, err);
-    const int ranges = ranges_of(x, task, of_head, range);
+    if (task->only && task->grads.kind == ECHI_SLOT_NONE) return echi_exec_add_rows(x, task, task->state, task->first, err);
+    const int ranges = echi_exec_ranges(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     for (int i = 0; i < ranges && !task->first; i++)
@@ -433,7 +434,7 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     struct echi_range range[ECHI_PARTS_MAX];
     size_t first, count;
     echi_job_range(x->job, p, of_head, &first, &count);
-    const int ranges = ranges_of(x, task, of_head, range);
+    const int ranges = echi_exec_ranges(x, task, of_head, range);
     for (int r = 0; r < ranges; r++) {
         size_t at = range[r].at;
         const size_t end = at + range[r].count;
@@ -540,13 +541,14 @@ void echi_exec_end_eval(struct echi_exec *x) { atomic_store(&x->ends_eval, true)
 
 ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     struct echi_exec *x = self;
-    if (x->setup->plan.deterministic && task->kind != ECHI_TASK_EVAL) return echi_blocks_run(x, task, result, err);
+    const bool of_gradients = task->kind != ECHI_TASK_EVAL && task->kind != ECHI_TASK_TAKE;
+    if (x->setup->plan.deterministic && of_gradients) return echi_blocks_run(x, task, result, err);
     switch ((enum echi_task_kind)task->kind) {
     case ECHI_TASK_HEAD: return head(x, task, result, err);
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
     case ECHI_TASK_APPLY:
-        if (task->only) ECHI_TRY(add_rows(x, task, task->grads, !task->summed, err));
+        if (task->only) ECHI_TRY(echi_exec_add_rows(x, task, task->grads, !task->summed, err));
         if (!echi_exec_coded(x) || task->grads.kind != ECHI_SLOT_OWNER_GRADS) {   /* of a round: its sum is gradients already */
             ECHI_TRY(damp(x, task, slot(x, task->grads), err));
             return echi_exec_apply(x, task, slot(x, task->grads), false, err);

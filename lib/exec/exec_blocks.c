@@ -153,9 +153,11 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
 
 static ech_status add(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
-    const int ranges = echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, false, range);
+    if (task->only && task->grads.kind == ECHI_SLOT_NONE) return echi_exec_add_rows(x, task, task->state, task->first, err);
+    const struct echi_buffer *const push = slot(x, task->grads);
+    const int ranges = echi_exec_ranges(x, task, false, range);
     for (int i = 0; i < ranges && !task->first; i++)
-        ECHI_TRY(echi_exact_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
+        ECHI_TRY(echi_exact_add(x->device, slot(x, task->state), slot(x, task->state), &push, 1, range[i].at, range[i].count, err));
     if (task->first) echi_exec_set_sum(x, task);
     return ECH_OK;
 }
@@ -164,7 +166,8 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, struct 
 static ech_status apply(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *rounded, bool of_head,
                         struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
-    const int ranges = echi_job_ranges(x->job, &x->setup->plan, x->setup->rank, of_head, range);
+    const int ranges = echi_exec_ranges(x, task, of_head, range);
+    if (task->only) ECHI_TRY(echi_exec_add_rows(x, task, task->grads, !task->summed, err));
     for (int i = 0; i < ranges; i++)
         ECHI_TRY(echi_exact_round(x->device, rounded, slot(x, task->grads), range[i].at, range[i].count, err));
     return echi_exec_apply(x, task, rounded, of_head, err);

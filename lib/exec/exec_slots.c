@@ -107,7 +107,7 @@ static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, ui
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
     if (!local) ECHI_TRY(setup_places(x, p, all, err));
-    if (p->exchange == ECHI_EXCHANGE_RING) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_RING, 0, 1, all, err));
+    if (p->exchange == ECHI_EXCHANGE_RING) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_RING, 0, 1, sums_size(x, all), err));
     if (local) {
         if (!borrows_weights(x, p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));

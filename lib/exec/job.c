@@ -238,12 +238,12 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
     const size_t width = job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {
-    case ECHI_KIND_RING_SUM:
     case ECHI_KIND_RING_WEIGHTS:
     case ECHI_KIND_WEIGHTS:
         if (echi_job_coded(plan, kind)) echi_job_range(job, plan, false, &first, &count);
         else first = plan->parts.part[m->part].at, count = plan->parts.part[m->part].count;
         break;
+    case ECHI_KIND_RING_SUM:
     case ECHI_KIND_PUSH: {
         const struct echi_part *p = &plan->parts.part[m->part];
         if (plan->codec != ECHI_CODEC_DENSE) {   /* one part's message behind the other's, each with the room of its longest */

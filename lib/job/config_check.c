@@ -38,7 +38,7 @@ static ech_status exchange_fits(const struct ech_config *config, struct ech_erro
         return echi_refuse(err,
                            "option exchange is ring, whose sums end at several owners, but shards is 1: give shards auto, or exchange "
                            "server");
-    const char *with = strcmp(config->codec, "dense") != 0 ? "codec" : config->deterministic ? "deterministic"
+    const char *with = strcmp(config->codec, "dense") != 0 ? "codec"
                        : config->sync_norm ? "sync-norm" : config->separate > 0 ? "separate" : NULL;
     if (with)
         return echi_refuse(err,

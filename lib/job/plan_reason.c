@@ -94,7 +94,7 @@ static bool wrong_ring(const struct echi_plan *p, const struct reason *to) {
             return found(to, "rank %d owns a shard and trains nothing, for which a ring has no place: write exchange server",
                          p->shard_owner[k]);
     if (echi_plan_shard_owned(p, 0) < 0) return found(to, "exchange ring, but rank 0 owns no shard: add it to 'shards'");
-    return found(to, "exchange ring goes with two workers or more, and not with deterministic, sync_norm or a head: write exchange server");
+    return found(to, "exchange ring goes with two workers or more, and not with sync_norm or a head: write exchange server");
 }
 
 static bool wrong_optimizer(const struct echi_plan *p, const struct reason *to) {

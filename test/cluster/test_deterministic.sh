@@ -29,6 +29,10 @@ same four "${rounds[@]}" --local 4 --separate 1 --shares 4,24,0,20
 same head "${rounds[@]}" --local 2 --separate 1 --slow 1=3
 same threads "${rounds[@]}" --local 2 --threads 3
 same shards "${rounds[@]}" --local 4 --separate off --shards 3
+same ring "${rounds[@]}" --local 3 --separate off --exchange ring
+same uneven-ring "${rounds[@]}" --local 4 --separate off --exchange ring --shares 4,24,8,12
+same ring-of-some "${rounds[@]}" --local 4 --separate off --exchange ring --shards 3,0 --shares 20,0,12,16
+same auto "${rounds[@]}" --local 3 --exchange auto
 same shards-and-head "${rounds[@]}" --local 3 --separate 1 --shards 2,0 --shares 24,0,24
 check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
 
@@ -63,14 +67,15 @@ same shortest "${epochs[@]}" --local 3 --shares equal --separate off
 # Nodes that are killed in the middle: what they had not finished is done by others, in the same rounds. Rows that the head had
 # of them are answered again, not trained again.
 first=whole
+momentum=0.9 lr=0.0003
 middle=(--data "$work/data" --deterministic --batch 48 --steps 100
-    --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
+    --lr $lr --momentum $momentum --weight-decay 0.0001)
 same whole "${middle[@]}" --local 1
 check "gradients have died away" awk -v l="$(value train_loss "$work/whole.json")" 'BEGIN { exit !(l > 0.1) }'
-killed() {     # killed NAME VICTIMS HEAD [OWNERS]: of four nodes those die, one after the other
-    local name=$1 victims=$2 owners=${4:+shards $4} rank
-    printf '%s\n' 'sync bsp' 'world 4' 'round 48' 'deterministic 1' 'lr 0.0003' 'momentum 0.9' 'decay 0.0001' "head $3" \
-        'group 0 owner 0 workers 0:16 1:8 2:12 3:12' ${owners:+"$owners"} >"$work/plan"
+killed() {     # killed NAME VICTIMS HEAD [OWNERS [EXCHANGE]]: of four nodes those die, one after the other
+    local name=$1 victims=$2 owners=${4:+shards $4} exchange=${5:+exchange $5} rank
+    printf '%s\n' 'sync bsp' 'world 4' 'round 48' 'deterministic 1' "lr $lr" "momentum $momentum" 'decay 0.0001' "head $3" \
+        'group 0 owner 0 workers 0:16 1:8 2:12 3:12' ${owners:+"$owners"} ${exchange:+"$exchange"} >"$work/plan"
     free_port
     rm -f "$work"/?.log
     for rank in 0 1 2 3; do   # without looks: a node that is lost at one owes nothing, since there nothing is out
@@ -82,6 +87,7 @@ killed() {     # killed NAME VICTIMS HEAD [OWNERS]: of four nodes those die, one
         kill -KILL "${nodes[rank]}"
         says "$work/0.log" "rank $rank was lost" "$name"
     done
+    [ -z "${5:-}" ] || says "$work/0.log" 'the ring has ended' "$name"
     for rank in 0 1 2 3; do
         [[ " $victims " == *" $rank "* ]] && node_ends $rank 137 '' "$name" || node_ends $rank 0 '' "$name"
     done
@@ -92,8 +98,16 @@ killed() {     # killed NAME VICTIMS HEAD [OWNERS]: of four nodes those die, one
 killed worker-killed 2 none
 killed two-killed '3 1' none
 killed beside-shards '3 2' none 0,1
+killed beside-ring '3 2' none 0,1 ring
 killed trunk-killed 2 1
 killed trunks-killed '3 2' 1
+
+# An owner of a shard: without momentum nothing is lost with it but weights, which its workers have.
+first=plain momentum=0 lr=0.003
+middle=(--data "$work/data" --deterministic --batch 48 --steps 100 --lr $lr --momentum $momentum --weight-decay 0.0001)
+same plain "${middle[@]}" --local 1
+killed owner-killed 2 none 0,1,2
+killed ring-owner-killed '1 3' none 0,1,2,3 ring
 
 # Without it the same question has another answer, so the above says something.
 expect 0 '^  speed ' "${rounds[@]}" --progress off --save "$work/fast"

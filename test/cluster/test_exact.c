@@ -16,6 +16,7 @@
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,7 @@ static struct run {
     uint32_t size;                      /* floats of a sample */
     size_t params, cut;                 /* all, and where the head's begin */
     bool separated, deterministic, restart, sync_norm;
+    atomic_bool rings;                  /* a sum came round a ring to its owner */
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
     const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
     char device[DEVICES_MOST][32];      /* rank r has the r-th of them, and so on in turn */
@@ -137,6 +139,7 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
     const bool head = task->kind == ECHI_TASK_HEAD_APPLY;
     ECHI_TRY(__real_echi_exec_run(self, task, result, err));
     if (!head && task->kind != ECHI_TASK_APPLY) return ECH_OK;
+    if (task->ring.kind) run.rings = true;
     const struct echi_setup *setup = ((const struct echi_exec *)self)->setup;
     const bool whole = !task->only && setup->plan.shards == 0;
     if (head) was_applied(self, task, &run.head_step, run.cut, run.params - run.cut);
@@ -196,6 +199,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
     run.separated = strcmp(s->separate, "1") == 0;
     memset(run.step, 0, sizeof run.step);
     run.head_step = 0;
+    run.rings = false;
     run.address[0] = 0;
     run.hub = NULL;
     if (!s->tcp) assert_int_equal(echi_net_hub_create(s->world, &run.hub, NULL), ECH_OK);
@@ -251,6 +255,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         watched += run.step[i] > 0;
     }
     assert_true(s->shards ? watched > 1 && nodes[0].report.n_shards > 1 : watched > 0);
+    assert_true(run.rings == (s->exchange != NULL));
     assert_int_equal(run.head_step, run.separated && s->world > 1 ? ROUNDS : 0);
     assert_int_equal(nodes[0].report.samples, STEPS * BATCH);
     if (report) *report = nodes[0].report;
@@ -327,6 +332,9 @@ static const struct shape shapes[] = {
     {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false, NULL, NULL},
     {"2 workers, 2 servers", 4, "off", "16,8,0,0", true, "2,3", NULL},
     {"3 owners, of which one does not train", 5, "off", "4,0,8,8,4", false, "4,1,0", NULL},
+    {"a ring of 2 nodes", 2, "off", "4,20", false, "auto", "ring"},
+    {"a ring of 3 nodes", 3, "off", "12,8,4", true, "auto", "ring"},
+    {"a ring of 4 nodes with 2 owners", 4, "off", "4,8,8,4", false, "3,0", "ring"},
     {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL},
     {"odd shares", 3, "off", "1,5,18", true, NULL, NULL},
     {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring"},

@@ -29,6 +29,7 @@ runs=(
     "--local 3 --sync bsp --batch 32 --steps 20 --separate 1 --deterministic --slow 1=2"
     "--local 4 --sync bsp --batch 33 --steps 31 --shards 3 --eval-every 300"
     "--local 4 --sync bsp --batch 33 --steps 31 --exchange ring --eval-every 300"
+    "--local 4 --sync bsp --batch 32 --steps 20 --exchange ring --deterministic --slow 1=2"
     "--local 4 --sync asp --samples-per-step 7 --epochs 1.5 --slow 3=4"
     "--local 3 --sync asp --separate 1 --epochs 1.2 --eval-every 400"
     "--local 3 --sync ssp --staleness 0 --samples-per-step 16 --epochs 1 --slow 2=4"
@@ -38,7 +39,7 @@ runs=(
     "--local 2 --sync asp --samples-per-step 16 --epochs 1.5 --augment crop-flip"
     "--local 2 --sync asp --epochs 1 --threads 3"
 )
-! under thread || runs=("${runs[@]:11}")        # the same threads: those that do most at once
+! under thread || runs=("${runs[@]:12}")        # the same threads: those that do most at once
 for words in "${runs[@]}"; do
     read -ra arguments <<<"$words"
     recorded "${arguments[@]}"

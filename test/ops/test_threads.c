@@ -288,7 +288,7 @@ static void flat_calls(struct echi_device *device, float bad, float *arrays[BUFF
     assert_int_equal(echi_all_finite(device, b[3], at, count, finite, NULL), ECH_OK);
     *exact = echi_exact_take(device, s[0], b[3], at, count, false, NULL);
     if (*exact == ECH_OK) *exact = echi_exact_take(device, s[0], b[0], at, count, true, NULL);
-    if (*exact == ECH_OK) *exact = echi_exact_add(device, s[1], s[0], at, count, NULL);
+    if (*exact == ECH_OK) *exact = echi_exact_add(device, s[1], s[1], (const struct echi_buffer *[]){s[0]}, 1, at, count, NULL);
     if (*exact == ECH_OK) *exact = echi_exact_round(device, b[3], s[1], at, count, NULL);
     for (int i = 0; i < BUFFERS; i++) echi_buffer_destroy(b[i]);
     for (int i = 0; i < 2; i++) echi_buffer_destroy(s[i]);

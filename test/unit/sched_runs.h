@@ -357,12 +357,25 @@ static inline void take_up(struct sim *s) {
         s->leased[i] = s->computed[i] = s->applied[i] = s->headed[i] = (uint8_t)times_in(s, s->from.at.samples, i);
 }
 
+/* Under --deterministic, half of the runs without an optimiser that remembers: then owners may be lost. */
+static inline void take_blocks(struct sim *s) {
+    struct echi_plan *p = &s->plan;
+    p->deterministic = 1;
+    p->sync_norm = p->codec = 0;
+    p->state_ratio = p->base[0] = 0;
+    p->round *= ECHI_REDUCTION_BLOCK;
+    for (int r = 0; r < p->world; r++) p->n[r] *= ECHI_REDUCTION_BLOCK;
+    if (s->seed / 16 % 2) p->momentum = 0;
+}
+
 /* The plan of a run that goes on after one of that policy and round. */
-static inline void resume_plan(struct sim *s, enum echi_sync sync, uint32_t round) {
+static inline void resume_plan(struct sim *s, enum echi_sync sync, uint32_t round, bool deterministic) {
+    const uint32_t units = deterministic ? round / ECHI_REDUCTION_BLOCK : round;
     do {
         memset(&s->plan, 0, sizeof s->plan);
         choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, ECHI_SYNCS - 1));
-    } while (sync == ECHI_SYNC_BSP && s->plan.round != round);
+    } while (sync == ECHI_SYNC_BSP && s->plan.round != units);
+    if (deterministic) take_blocks(s);
     s->plan_given = true;
 }
 

@@ -102,7 +102,7 @@ static void run_resumed(pick_sync *pick, uint64_t runs) {
         echi_random_init(&s->random, seed, ECHI_STREAM_TEST, 2);
         s->goal = goal;
         s->from = kept;
-        resume_plan(s, sync, round);
+        resume_plan(s, sync, round, false);
         take_up(s);
         sim_run(s);
         check_all(s);

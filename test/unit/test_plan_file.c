@@ -127,7 +127,7 @@ static void owners_of_shards_are_named(void **state) {
         {"shards 1,0\n", "1", " shard 0", "", "shard 1, of rank 0, has no part"},
         {"shards 1,0\nexchange ring\n", "1", " shard 0", " shard 1", NULL},
         {"shards 1,0\nexchange star\n", "1", " shard 0", " shard 1", "exchange is server or ring"},
-        {"shards 1,0\nexchange ring\nsync_norm 1\n", "1", " shard 0", " shard 1", "not with deterministic, sync_norm or a head"},
+        {"shards 1,0\nexchange ring\nsync_norm 1\n", "1", " shard 0", " shard 1", "not with sync_norm or a head"},
         {"exchange ring\n", "1", "", "", "exchange ring needs shards"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[400];

@@ -262,6 +262,22 @@ static void rounds_by_part_overlap(void **state) {
     near(predict(0).rate, 64 / (16 + 3 * 1.7 + 4 * 0.3 + 5 + 3 * 1.7), 0.02);
 }
 
+/* Under --deterministic sums are of integers of 8 bytes, and weights are floats. In a ring of four whose links are all there is, where each
+ * sends three sums a round, of parts that take a second as floats, a round takes three seconds more. */
+static void sums_of_integers_are_longer(void **state) {
+    (void)state;
+    const double seconds[] = {1e-4, 1e-4, 1e-4, 1e-4};
+    nodes(4, seconds);
+    whole(ECHI_SYNC_BSP, 4, 16);
+    in_parts(4, 4);
+    plan.exchange = ECHI_EXCHANGE_RING;
+    const double floats = 64 / predict(0).rate;
+    plan.deterministic = 1;
+    near(64 / predict(0).rate - floats, 3, 1e-3);
+    plan.exchange = ECHI_EXCHANGE_SERVER;
+    plan.deterministic = 0;
+}
+
 static void updates_take_what_is_said_of_them(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 1};
@@ -557,7 +573,7 @@ int main(void) {
         cmocka_unit_test(bytes_take_their_time),
         cmocka_unit_test(units_decide_what_overlaps),
         cmocka_unit_test(rounds_by_part_overlap),
-        cmocka_unit_test(updates_take_what_is_said_of_them),
+        cmocka_unit_test(sums_of_integers_are_longer), cmocka_unit_test(updates_take_what_is_said_of_them),
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),
         cmocka_unit_test(two_flights_hide_what_is_waited_for),

@@ -101,16 +101,20 @@ static void set(struct ech_config *c, const char *name, const char *value) {
 
 /* Rounds whose parts have several owners: ResNet-18, 44.7 MB, 200 rounds: the first weights take as long as a round, which is
  * not predicted. */
-static const struct { const char *hosts, *batch, *shards; double within; } rounds[] = {
-    {"hosts 8 speed 45 images/s", "512", "1", 0.02},  {"hosts 8 speed 45 images/s", "512", "2", 0.02},
-    {"hosts 8 speed 45 images/s", "512", "4", 0.05},  {"hosts 8 speed 45 images/s", "512", "8", 0.02},
-    {"hosts 4 speed 45 images/s", "256", "1", 0.02},  {"hosts 4 speed 45 images/s", "256", "2", 0.04},
-    {"hosts 4 speed 45 images/s", "256", "4", 0.02},  {"hosts 4 speed 45 images/s", "256", "3,1", 0.04},
-    {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "1", 0.02},
-    {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "8", 0.02},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.05},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "8", 0.02},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "2,3,4", 0.08},
+static const struct { const char *hosts, *batch, *shards; double within; const char *exchange; bool deterministic; } rounds[] = {
+    {"hosts 8 speed 45 images/s", "512", "1", 0.02, "server", false},  {"hosts 8 speed 45 images/s", "512", "2", 0.02, "server", false},
+    {"hosts 8 speed 45 images/s", "512", "4", 0.05, "server", false},  {"hosts 8 speed 45 images/s", "512", "8", 0.02, "server", false},
+    {"hosts 4 speed 45 images/s", "256", "1", 0.02, "server", false},  {"hosts 4 speed 45 images/s", "256", "2", 0.04, "server", false},
+    {"hosts 4 speed 45 images/s", "256", "4", 0.02, "server", false},  {"hosts 4 speed 45 images/s", "256", "3,1", 0.04, "server", false},
+    {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "1", 0.02, "server", false},
+    {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "8", 0.02, "server", false},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.05, "server", false},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "8", 0.02, "server", false},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "2,3,4", 0.08, "server", false},
+    {"hosts 8 speed 45 images/s", "512", "auto", 0.05, "ring", false},
+    {"hosts 8 speed 45 images/s", "512", "auto", 0.05, "ring", true},
+    {"hosts 8 speed 45 images/s", "512", "8", 0.05, "server", true},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.05, "server", true},
 };
 
 static int blank_images(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
@@ -142,7 +146,8 @@ static int close_resnet(void **state) {
     return 0;
 }
 
-static double run_rounds(const char *hosts, const char *batch, const char *shards, struct ech_report *r) {
+static double run_rounds(const char *hosts, const char *batch, const char *shards, const char *exchange, bool deterministic,
+                         struct ech_report *r) {
     char path[] = "/tmp/echelon-hosts-XXXXXX", text[200];
     const struct ech_sim_options options = {.hosts = path, .costs_only = 1};
     struct ech_config c;
@@ -155,12 +160,15 @@ static double run_rounds(const char *hosts, const char *batch, const char *shard
     set(&c, "separate", "off");
     set(&c, "batch", batch);
     set(&c, "shards", shards);
+    set(&c, "exchange", exchange);
+    set(&c, "deterministic", deterministic ? "on" : "off");
     set(&c, "steps", "200");
     const ech_status status = ech_simulate(resnet, images, &c, &options, r, &err);
     remove(path);
     if (status != ECH_OK) fail_msg("%s", err.text);
     if (getenv("ECHI_SHOW"))
-        print_message("%s, shards %s (%d): %.1f images/s, predicted %+.1f %%\n", hosts, shards, r->n_shards, r->images_per_second,
+        print_message("%s, shards %s (%d), %s%s: %.1f images/s, predicted %+.1f %%\n", hosts, shards, r->n_shards, exchange,
+                      deterministic ? ", deterministic" : "", r->images_per_second,
                       100 * (r->predicted_images_per_second / r->images_per_second - 1));
     return r->images_per_second;
 }
@@ -169,7 +177,7 @@ static void shards_are_predicted(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
         struct ech_report r;
-        run_rounds(rounds[i].hosts, rounds[i].batch, rounds[i].shards, &r);
+        run_rounds(rounds[i].hosts, rounds[i].batch, rounds[i].shards, rounds[i].exchange, rounds[i].deterministic, &r);
         const double off = r.predicted_images_per_second / r.images_per_second - 1;
         if (!(fabs(off) <= rounds[i].within))
             fail_msg("case %zu: %.1f images/s were predicted, %.1f it made", i, r.predicted_images_per_second, r.images_per_second);
@@ -255,10 +263,10 @@ static void as_many_shards_as_pay(void **state) {
         static const char *const counts[] = {"1", "2", "4", "8"};
         struct ech_report taken, other;
         double best = 0;
-        const double rate = run_rounds(found[i].hosts, found[i].batch, "auto", &taken);
+        const double rate = run_rounds(found[i].hosts, found[i].batch, "auto", "server", false, &taken);
         assert_int_equal(taken.n_shards > 0 ? taken.n_shards : 1, found[i].shards);
         for (int k = 0; k < 4 && atoi(counts[k]) <= taken.world; k++) {
-            const double of = run_rounds(found[i].hosts, found[i].batch, counts[k], &other);
+            const double of = run_rounds(found[i].hosts, found[i].batch, counts[k], "server", false, &other);
             if (of > best) best = of;
             if (2 * atoi(counts[k]) == found[i].shards && !(rate > of * 1.02))
                 fail_msg("case %zu: half as many make %.1f, all %.1f", i, of, rate);

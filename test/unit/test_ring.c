@@ -49,8 +49,13 @@ static void who_may_ring(void **state) {
     p.sync_norm = 1;
     assert_false(echi_plan_valid(&p));
     p = ring(equal, 5, all);
+    p.deterministic = 1;            /* whose owner of memory cannot be lost; a worker can */
+    assert_true(echi_plan_valid(&p) && !echi_plan_outlives_owners(&p) && !echi_plan_can_lose(&p, 1));
+    p.momentum = 0;
+    assert_true(echi_plan_outlives_owners(&p) && echi_plan_can_lose(&p, 1));
+    p = ring(equal, 2, two);
     p.deterministic = 1;
-    assert_false(echi_plan_valid(&p));
+    assert_true(echi_plan_can_lose(&p, 1) && !echi_plan_can_lose(&p, 4));
     p = bsp_plan(WORLD, equal);     /* one owner */
     p.exchange = ECHI_EXCHANGE_RING;
     assert_false(echi_plan_valid(&p));

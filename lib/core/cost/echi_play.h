@@ -46,6 +46,7 @@ struct echi_play {
     int workers, layers, shards, pieces;
     uint16_t *rank;                       /* [workers] */
     double all, head_params;              /* parameters (1 where nobody knows); those of a head apart */
+    double number;                        /* bytes of one parameter's gradient on a link: --deterministic sums integers */
     struct echi_play_piece *piece;        /* [pieces] of what a worker pushes */
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;

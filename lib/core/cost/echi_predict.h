@@ -9,8 +9,8 @@
  *
  * What the engine leaves out is neglected. So are frames and credits; what takes place beside the steps (first weights, evaluations,
  * checkpoints, losses); exchanges of batch-norms; what it takes to wake a thread for a task; that a host with a quota of its processor
- * computes at full speed when it has waited; cores that hosts share. Rounds of several owners whose parts are not applied one by one
- * (`--deterministic`) are taken for one owner's. Of a codec's ratios a prediction takes those that a run comes to. Where a push has more
+ * computes at full speed when it has waited; cores that hosts share; under `--deterministic` that gradients are there with a step's last
+ * reduction block only, and what integers cost to add (their bytes count). Of a codec's ratios a prediction takes those that a run comes to. Where a push has more
  * parts than are affordable, neighbours of a shard travel together. Where nothing is random whole plays may fall into step with
  * themselves, well or badly, and stay so: the least jitter of real nodes breaks that.
  *

@@ -69,11 +69,11 @@ static void layer_bytes(const struct echi_play *p, double out[ECHI_UNITS_MAX]) {
     const struct echi_parts *parts = &p->plan->parts;
     for (int i = 0; i < parts->count; i++) {
         const struct echi_part *part = &parts->part[i];
-        for (int l = part->first; l <= part->last; l++) out[l] += 4.0 * part->count / (part->last - part->first + 1);
+        for (int l = part->first; l <= part->last; l++) out[l] += p->number * part->count / (part->last - part->first + 1);
     }
     for (int i = 0; i < p->pieces && parts->count == 0; i++) {
         const int end = i + 1 < p->pieces ? p->piece[i + 1].first : p->layers;
-        for (int l = p->piece[i].first; l < end; l++) out[l] += 4.0 * p->piece[i].params / (end - p->piece[i].first);
+        for (int l = p->piece[i].first; l < end; l++) out[l] += p->number * p->piece[i].params / (end - p->piece[i].first);
     }
 }
 
@@ -228,6 +228,7 @@ bool echi_play_set_up(struct echi_play *p, int limit) {
     const struct echi_plan *plan = p->plan;
     for (int r = 0; r < plan->world; r++) p->workers += plan->group_of[r] != ECHI_NONE;
     p->layers = trunk_layers(p) + (plan->separated ? 0 : head_layers(p));
+    p->number = plan->deterministic ? sizeof(int64_t) : sizeof(float);
     count_parameters(p);
     p->rank = echi_play_zeroed(p, (size_t)p->workers, sizeof *p->rank);
     p->of = echi_play_zeroed(p, (size_t)p->workers, sizeof *p->of);

@@ -58,14 +58,14 @@ struct play {
 
 /* ---- worker ---- */
 
-/* Forward as far as there are weights for it; with all of them to the end. */
+/* Forward as far as there are weights for it, and with --deterministic not before all are there; with all of them to the end. */
 static void go_on(struct play *p, int w) {
     struct worker *k = &p->worker[w];
     const struct echi_times *t = &p->b.times[k->rank];
     const uint32_t n = p->b.plan->n[k->rank];
     const bool whole = k->in == p->b.pieces, apart = p->b.plan->separated;
     const int here = whole ? p->b.layers : p->b.piece[k->front].first;
-    if (k->busy || (!whole && here == k->gone)) return;
+    if (k->busy || (!whole && (here == k->gone || p->b.plan->deterministic))) return;
     if (k->gone == 0) k->factor = echi_predict_factor(t, k->rank, k->steps++);
     k->busy = true;
     k->until = whole ? 0 : here;
@@ -95,7 +95,7 @@ static int next_of(const struct play *p, int w) { return w + 1 < p->b.workers ? 
 
 static void send_sum(struct play *p, int w, int piece) {
     echi_play_send(&p->b, p->worker[w].rank, p->worker[next_of(p, w)].rank, echi_part_priority(ECHI_KIND_RING_SUM, p->b.piece[piece].part),
-         4.0 * p->b.piece[piece].params, (struct echi_about){ECHI_PLAY_SUM, p->b.piece[piece].shard, next_of(p, w), piece});
+         p->b.number * p->b.piece[piece].params, (struct echi_about){ECHI_PLAY_SUM, p->b.piece[piece].shard, next_of(p, w), piece});
 }
 
 static void add_to_sum(struct play *p, int w, int piece) {
@@ -127,7 +127,7 @@ static void gradients(struct play *p, int w, int layer) {
         const struct echi_play_piece *piece = &p->b.piece[k->unpushed - 1];
         if (p->rings && w != p->shard[piece->shard].own) ring_gradient(p, w, k->unpushed - 1);
         else echi_play_send(&p->b, k->rank, p->shard[piece->shard].owner, echi_part_priority(ECHI_KIND_PUSH, piece->part),
-                            4.0 * piece->params, (struct echi_about){ECHI_PLAY_PUSH, piece->shard, w, k->unpushed - 1});
+                            p->b.number * piece->params, (struct echi_about){ECHI_PLAY_PUSH, piece->shard, w, k->unpushed - 1});
     }
 }
 
@@ -461,7 +461,7 @@ static bool play(struct play *p, uint32_t steps, struct echi_prediction *out) {
 
 bool echi_predict_by_part(const struct echi_plan *plan) {
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)plan->sync);
-    return policy->rounds && !policy->local && plan->codec == ECHI_CODEC_DENSE && !plan->deterministic && plan->parts.count > 0 &&
+    return policy->rounds && !policy->local && plan->codec == ECHI_CODEC_DENSE && plan->parts.count > 0 &&
            echi_plan_workers(plan, -1) > 1;
 }
 

@@ -183,7 +183,7 @@ static double best_shards(struct echi_plan_request *w, const struct echi_times *
     w->shard_of_rank0 = true;
     *own = *w;
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
-    const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && !w->deterministic && w->layers.count > 0;
+    const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && w->layers.count > 0;
     for (int k = 1; may && k <= most && !enough; k = k < most && 2 * k > most ? most : 2 * k)
         for (int i = 0; i < (k == 1 ? 1 : 2) && !enough; i++) {
             own->shards = k;

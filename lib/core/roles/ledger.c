@@ -132,26 +132,32 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
 }
 
 /* One round. A share that is larger than its worker has room for goes in parts: first a part of each share, which are computed together,
- * then another of each that is larger. */
+ * then another of each that is larger. Of reduction blocks the one that an epoch's end cuts short is dealt last: it is at the round's end.
+ * */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
-    uint32_t n[ECHI_WORLD_MAX], part[ECHI_WORLD_MAX];
+    const uint32_t unit = p->deterministic ? ECHI_REDUCTION_BLOCK : 1;
+    uint32_t n[ECHI_WORLD_MAX], part[ECHI_WORLD_MAX], left = size;
     echi_plan_deal(p, size, n);
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].epoch = c->epoch;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].start = c->start;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].size = size;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].before = c->issued;
     struct echi_lease of = {.round = c->next_round++, .round_size = size};
-    for (uint32_t together; size > 0; size -= together, of.part++) {
-        together = 0;
+    for (int r = 0; r < p->world; r++) n[r] = (n[r] + unit - 1) / unit * unit;
+    for (; left > 0; of.part++) {
+        uint32_t together = 0;
         for (int r = 0; r < p->world; r++) {
             part[r] = n[r] < echi_plan_room(p, r) ? n[r] : echi_plan_room(p, r);
             n[r] -= part[r];
             together += part[r];
         }
         of.together = p->sync_norm ? together : 0;
-        for (int r = 0; r < p->world; r++)
+        for (int r = 0; r < p->world; r++) {
+            if (part[r] > left) part[r] = left;
+            left -= part[r];
             if (part[r] > 0) lease(c, r, part[r], of, out);
+        }
     }
 }
 

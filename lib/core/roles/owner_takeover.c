@@ -24,7 +24,7 @@ void echi_owner_stop(struct echi_owner *o) {
 bool echi_owner_passes_over(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (!o->takeover.still && m->members == o->takeover.stay) return false;
-    if (!echi_plan_outlives_owners(plan_of(o)) || m->part >= o->end || !echi_part_in(&o->takeover.own, m->part)) return false;
+    if (!echi_plan_begins_anew(plan_of(o)) || m->part >= o->end || !echi_part_in(&o->takeover.own, m->part)) return false;
     post_part(o, e->from, m->part, out);
     return true;
 }

@@ -21,7 +21,8 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     w->parts = echi_parts_before(&setup->plan.parts, setup->cut);
     w->weight_parts = setup->plan.codec == ECHI_CODEC_DENSE ? w->parts : 1;
-    w->by_part = echi_plan_rounds_by_part(&setup->plan) && setup->norms == 0 && !setup->whole_steps;
+    /* Under --deterministic a step goes through all layers for each reduction block, so its forward needs all weights. */
+    w->by_part = echi_plan_rounds_by_part(&setup->plan) && !setup->plan.deterministic && setup->norms == 0 && !setup->whole_steps;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
     w->ring.on = echi_plan_rings(&setup->plan);

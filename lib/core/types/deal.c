@@ -35,7 +35,7 @@ void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[
     const uint32_t unit = plan->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     uint32_t left = size;
     deal_units(plan, (size + unit - 1) / unit, out_n);
-    if (echi_plan_outlives_owners(plan) && out_n[0] == 0) {   /* no round is in that rank 0 has not computed a part of (takeover.c) */
+    if (echi_plan_begins_anew(plan) && out_n[0] == 0) {   /* no round is in that rank 0 has not computed a part of (takeover.c) */
         out_n[largest(out_n, plan->world)]--;
         out_n[0]++;
     }

@@ -143,8 +143,10 @@ int echi_plan_shard_owned(const struct echi_plan *plan, int rank);
 uint64_t echi_plan_shards_of(const struct echi_plan *plan, int rank);
 bool echi_plan_owns_part(const struct echi_plan *plan, int rank, int part);
 bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard);
-/* Takeover (PROTOCOL.md). May owners of shards be lost? Where rank 0, which is never lost, computes and owns a shard, and nothing but the
- * parts has to be taken over. Then: has a shard lost its owner? */
+/* Takeover (PROTOCOL.md). May a round be stopped and begin anew? Where rank 0, which is never lost, computes and owns a shard, and nothing
+ * but parts has to be taken over. May owners of shards be lost, too? Not with `deterministic` where an optimiser remembers: what an owner
+ * remembers is lost with it, and the bits would depend on when. Then: has a shard lost its owner? */
+bool echi_plan_begins_anew(const struct echi_plan *plan);
 bool echi_plan_outlives_owners(const struct echi_plan *plan);
 bool echi_plan_orphaned(const struct echi_plan *plan);
 /* Each shard of a lost owner goes to the one of the living owners with a mark that has the fewest parameters; returns these shards. */

@@ -149,7 +149,7 @@ uint32_t echi_plan_round_most(const struct echi_plan *plan) { return policy_of(p
 
 bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
     int workers = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
-    if (!policy_of(plan)->rounds || policy_of(plan)->local || plan->codec != ECHI_CODEC_DENSE || plan->deterministic) return false;
+    if (!policy_of(plan)->rounds || policy_of(plan)->local || plan->codec != ECHI_CODEC_DENSE) return false;
     for (int r = 0; r < plan->world && workers < 2; r++) workers += plan->group_of[r] != ECHI_NONE;
     return workers > 1;
 }

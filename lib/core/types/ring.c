@@ -8,7 +8,7 @@ static bool works(const struct echi_plan *plan, int rank) { return plan->group_o
 bool echi_plan_may_ring(const struct echi_plan *plan) {
     for (int k = 0; k < plan->shards; k++)
         if (plan->shard_owner[k] >= plan->world || !works(plan, plan->shard_owner[k])) return false;
-    return echi_plan_outlives_owners(plan) && echi_plan_rounds_by_part(plan);
+    return echi_plan_begins_anew(plan) && echi_plan_rounds_by_part(plan);
 }
 
 bool echi_plan_rings(const struct echi_plan *plan) { return plan->exchange == ECHI_EXCHANGE_RING && plan->broken == ECHI_RING_WHOLE; }

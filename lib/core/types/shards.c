@@ -29,11 +29,16 @@ bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard) {
     return echi_plan_shard_owned(plan, echi_plan_shard_owner(plan, group, shard)) == shard;
 }
 
-bool echi_plan_outlives_owners(const struct echi_plan *plan) {
+bool echi_plan_begins_anew(const struct echi_plan *plan) {
     int workers = 0;
     for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;
-    return plan->shards && !plan->separated && !plan->sync_norm && !plan->deterministic && workers > 1 &&
+    return plan->shards && !plan->separated && !plan->sync_norm && workers > 1 &&
            plan->group_of[0] != ECHI_NONE && echi_plan_shard_owned(plan, 0) >= 0;
+}
+
+bool echi_plan_outlives_owners(const struct echi_plan *plan) {
+    const bool remembers = plan->momentum > 0 || echi_optimizer_adam(plan->optimizer);
+    return echi_plan_begins_anew(plan) && !(plan->deterministic && remembers);
 }
 
 bool echi_plan_orphaned(const struct echi_plan *plan) {

@@ -35,6 +35,7 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
     const uint64_t rows = job->train_samples < most ? job->train_samples : most;
     const uint64_t integers = job->n_params * sizeof(int64_t), coded = echi_coded_most(job->n_params);
     switch (kind) {
+    case ECHI_KIND_RING_SUM: return integers;
     case ECHI_KIND_PUSH:   /* a plan may have one part: what --deterministic sends of it, or a codec at most; a float is no larger */
         return integers > coded ? integers : coded;
     case ECHI_KIND_NORM:
