@@ -267,7 +267,7 @@ struct ech_config {
      * more (one with another policy or codec). Only rank 0 reads it. */
     char shards[256];
     /* sync bsp: how gradients are summed and weights given out: "server" (by their owners), "ring" (from worker to worker; the parameters
-     * are owned by all of them, unless shards names some; not with sync_norm or separate) or "auto" (default): the one that
+     * are owned by all that train, unless shards names some; not with sync_norm or separate) or "auto" (default): the one that
      * is predicted to be faster, where that gains 2 % or more. Only rank 0 reads it. */
     char exchange[16];
 };

@@ -80,8 +80,8 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
                         coordinator->setup->plan.owner_of[0]);
     if (coordinator->request.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
         echi_config_log(config, ECH_LOG_WARN,
-                        "plan: no ring is possible here, so owners take in gradients: it needs two nodes or more that all train and own "
-                        "parameters, rank 0 among them, and nothing else exchanged between layers");
+                        "plan: no ring is possible here, so owners take in gradients: it needs two nodes or more that train and own "
+                        "parameters, no owner that trains nothing, and nothing else exchanged between layers");
     if (c->thin > 0)
         echi_config_log(config, ECH_LOG_WARN,
                         "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "

@@ -93,7 +93,6 @@ static bool wrong_ring(const struct echi_plan *p, const struct reason *to) {
         if (p->group_of[p->shard_owner[k]] == ECHI_NONE)
             return found(to, "rank %d owns a shard and trains nothing, for which a ring has no place: write exchange server",
                          p->shard_owner[k]);
-    if (echi_plan_shard_owned(p, 0) < 0) return found(to, "exchange ring, but rank 0 owns no shard: add it to 'shards'");
     return found(to, "exchange ring goes with two workers or more, and not with sync_norm or a head: write exchange server");
 }
 

@@ -335,6 +335,8 @@ static const struct shape shapes[] = {
     {"a ring of 2 nodes", 2, "off", "4,20", false, "auto", "ring"},
     {"a ring of 3 nodes", 3, "off", "12,8,4", true, "auto", "ring"},
     {"a ring of 4 nodes with 2 owners", 4, "off", "4,8,8,4", false, "3,0", "ring"},
+    {"a ring without rank 0", 4, "off", "0,8,4,12", false, "auto", "ring"},
+    {"a ring without rank 2, in which rank 0 owns nothing", 4, "off", "4,8,0,12", true, "3,1", "ring"},
     {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL},
     {"odd shares", 3, "off", "1,5,18", true, NULL, NULL},
     {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring"},

@@ -107,6 +107,18 @@ says "$work/0.log" 'the ring has ended' "kill -9 in a ring"
 check "kill -9 in a ring: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
 ended "${nodes[3]}"
 
+# The same without rank 0, which only coordinates: whoever is lost there owns parts, and another owner gets them.
+printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'shards 3,1,2' 'exchange ring' \
+    'group 0 owner 3 workers 1:24 2:20 3:20' >"$work/ring"
+begin --epochs $long --report "$work/report" --plan "$work/ring" --eval-every 500
+says "$work/0.log" 'summed on a ring' "a ring without rank 0"
+sleep "0.$((RANDOM % 8))"
+kill -KILL "${nodes[3]}"
+for rank in 0 1 2; do node_ends $rank 0 '' "kill -9 in a ring without rank 0"; done
+says "$work/0.log" 'the ring has ended' "kill -9 in a ring without rank 0"
+check "kill -9 in a ring without rank 0: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
+ended "${nodes[3]}"
+
 # One that dies before training: its parts begin with the first weights, which all owners have been sent. Then the weights are those of one
 # node that trains so many rounds, but for the order of sums.
 early=(--data "$work/data" --batch 64 --lr 0.02 --momentum 0 --weight-decay 0 --steps 20 --eval-every 0)

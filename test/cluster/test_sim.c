@@ -828,7 +828,13 @@ static void deaths_are_noticed_after_a_silence(void **state) {
 static void whose_loss_ends_the_run(void **state) {
     (void)state;
     prepare(&a, 3, "bsp");
-    strcpy(a.config.shards, "2,1");
+    set(&a.config, "shards", "2,1");   /* rank 1 works, too */
+    a.host[2].dies = 0.01;
+    simulate_well(&a);
+    assert_true(a.report.n_lost == 1 && a.report.samples == 2 * TRAIN);
+    prepare(&a, 3, "bsp");
+    set(&a.config, "shards", "2,1");   /* it does not */
+    set(&a.config, "shares", "16,0,16");
     a.host[2].dies = 0.01;
     assert_int_equal(simulate(&a), ECH_E_PEER_LOST);
     assert_int_equal(a.report.lost_peer, 2);

@@ -52,11 +52,21 @@ static void draw_moves(struct sim *s) {
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
-/* Owners of shards are lost, one soon after the other: in the middle of rounds, of takeovers and of what is issued again. Rank 0
- * computes and owns a shard, wherever its place among the owners is. */
+/* A sample of whoever has the most. */
+static void make_work(struct echi_plan *p, int rank) {
+    int most = 0;
+    if (p->n[rank] > 0) return;
+    for (int other = 1; other < p->world; other++)
+        if (p->n[other] > p->n[most]) most = other;
+    p->n[most]--;
+    p->n[rank]++;
+}
+
+/* Owners of shards are lost, one soon after the other: in the middle of rounds, of takeovers and of what is issued again. Rank 0 computes
+ * and owns a shard, wherever its place among the owners is; or two others do, and rank 0 may do one of both, or neither. */
 static void draw_shards(struct sim *s) {
     struct echi_plan *p = &s->plan;
-    const bool deterministic = s->seed / 4 % 4 == 0;
+    const bool deterministic = s->seed / 4 % 4 == 0, by_rank_0 = s->seed / 64 % 2;
     do {
         memset(p, 0, sizeof *p);
         chosen(s, ECHI_SYNC_BSP);
@@ -65,14 +75,13 @@ static void draw_shards(struct sim *s) {
     p->state_ratio = p->base[0] = 0;
     p->head = ECHI_NO_RANK;
     p->shards = (uint8_t)(2 + below(s, p->world - 1u));
-    p->owner_of[0] = (uint16_t)((p->world - below(s, p->shards)) % p->world);
-    for (int r = 0; r < 2; r++) {   /* the first two work */
-        if (p->n[r] > 0) continue;
-        int most = 0;
-        for (int other = 1; other < p->world; other++)
-            if (p->n[other] > p->n[most]) most = other;
-        p->n[most]--;
-        p->n[r]++;
+    p->owner_of[0] = (uint16_t)((p->world - below(s, by_rank_0 ? p->shards : p->world)) % p->world);
+    for (int r = 0; r < 2 && by_rank_0; r++) make_work(p, r);
+    const int heirs = by_rank_0 ? 0 : below(s, 2) ? p->shards : 2, idle = p->owner_of[0] > 0 && below(s, 2);
+    for (int i = 0; i < heirs; i++) make_work(p, (p->owner_of[0] + i) % p->world);
+    if (!by_rank_0 && idle) {
+        p->n[p->owner_of[0]] += p->n[0];
+        p->n[0] = 0;
     }
     for (int r = 0; r < p->world; r++) p->group_of[r] = p->n[r] > 0 ? 0 : ECHI_NONE;
     if (deterministic) take_blocks(s);
@@ -117,6 +126,18 @@ static void draw_run(struct sim *s) {
     choose_request(s, (enum echi_sync)below(s, ECHI_SYNCS));
 }
 
+/* A takeover may find that nobody is left with the weights that all owners were made of: of a round with fewer units than there were heirs,
+ * rank 0 none of them. */
+static bool lost_in_a_short_round(const struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    uint32_t heirs = 0, least = UINT32_MAX;
+    for (int r = 0; r < s->plan.world; r++) heirs += s->plan.group_of[r] != ECHI_NONE && echi_plan_shard_owned(&s->plan, r) >= 0;
+    for (int i = 0; i < ECHI_ROUNDS_KEPT; i++)
+        if (c->dealt[i].size > 0 && c->dealt[i].size < least) least = c->dealt[i].size;
+    return s->plan.shards && !echi_plan_is_heir(&s->plan,
+                                                0) && (least - 1) / (s->plan.deterministic ? ECHI_REDUCTION_BLOCK : 1) + 1 < heirs;
+}
+
 static void check_end(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     counts.losses += (uint64_t)c->n_lost;
@@ -133,8 +154,10 @@ static void check_end(struct sim *s) {
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
     if (c->status == ECH_E_PEER_LOST) {
         /* Without it there is no run: killed so, or cut off before there was a plan, which then gave it what is needed. */
-        MUST(s, LEDGER, s->node[c->lost_peer].doomed && (s->fatal || s->node[c->lost_peer].doomed_early));
-        MUST(s, LEDGER, !echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0);
+        const bool early = s->node[c->lost_peer].doomed_early, untimely = lost_in_a_short_round(s);
+        MUST(s, LEDGER, s->node[c->lost_peer].doomed && (s->fatal || early || untimely));
+        MUST(s, LEDGER, !echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0 || untimely);
+        counts.untimely += untimely;
         for (int r = 1; r < s->plan.world; r++) MUST(s, WAIT, s->node[r].role.over || s->node[r].doomed);
         check_rescued(s);
         counts.ended++;
@@ -209,6 +232,7 @@ int main(int argc, char **argv) {
     tell("", "with-a-second-phase", counts.calm);
     tell("", "stopped-before-training", counts.early);
     tell("", "ended-by-a-loss", counts.ended);
+    tell("", "ended-by-a-loss.in-a-short-round", counts.untimely);
     tell("", "resumed", counts.resumed);
     for (int i = 0; i < FAULTS; i++) tell("fault.", fault_name[i], counts.fault[i]);
     tell("", "losses", counts.losses);

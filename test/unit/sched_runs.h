@@ -126,15 +126,20 @@ static void return_loans(struct sim *s) {
 }
 
 /* A run that ends before a cut link is noticed leaves messages that wait for a place at its end: one owner's weights, behind those of which
- * the other owner's part was lost. They come back, as where a link is closed. */
+ * the other owner's part was lost. They come back, as where a link is closed, and so do those that are sent then. */
 static void return_for_the_cut_off(struct sim *s) {
-    for (int i = 0; i < s->pooled; i++) {
-        struct message *m = &s->pool[i];
-        bool cut = false;
-        for (int r = 0; r < s->plan.world; r++) cut = cut || (s->node[m->to].cut[r] && !s->node[r].dead);
-        if (s->plan.shards > 0 && cut && m->refs > 0 && m->words > 0 && !m->going && !m->dropped) drop(s, m);
+    for (bool any = s->plan.shards > 0; any;) {
+        any = false;
+        for (int i = 0; i < s->pooled; i++) {
+            struct message *m = &s->pool[i];
+            bool cut = false;
+            for (int r = 0; r < s->plan.world; r++) cut = cut || (s->node[m->to].cut[r] && !s->node[r].dead);
+            if (!cut || m->refs == 0 || m->words == 0 || m->going || m->dropped) continue;
+            drop(s, m);
+            any = true;
+        }
+        while (step(s)) {}
     }
-    while (step(s)) {}
 }
 
 /* Nothing is on its way, no slot is read or written, but the places that wait for what will never come. */

@@ -188,7 +188,8 @@ enum fault {
 };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, stale_most, moves, woke, handed_back;
+    uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, untimely, stale_most;
+    uint64_t moves, woke, handed_back;
     uint64_t forwards, forwards_again;      /* begun on weights that were not all there; of these again, behind one that was dropped */
     uint64_t pushed_again, takeovers, taken, reopened;   /* gradients that were not computed again; shards that got another owner, one
                                                round behind that */
@@ -1245,7 +1246,7 @@ static void doom(struct sim *s, int rank) {
     s->node[rank].doomed_early = s->coordinator.phase < ECHI_RUN_TRAINS;
     s->killed++;
     const struct echi_plan *p = s->coordinator.phase == ECHI_RUN_MEASURES ? &s->node[0].setup.plan : &s->coordinator.plan;
-    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0 && !echi_plan_outlives_owners(p)) s->owner_killed = true;
+    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0 && !echi_plan_has_heir_of(p, rank)) s->owner_killed = true;
 }
 
 /* A node is gone from one moment to the next. The coordinator sees it some time later, or is told by another node. */

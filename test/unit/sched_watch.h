@@ -682,8 +682,8 @@ static void watch_apply(struct sim *s, const struct work *w) {
         MUST(s, GRADIENT, t->samples == t->divisor && t->divisor == t->lease.round_size && t->damping == 0);
         const int shard = shard_of(s, w->node);
         out->holds = s->samples_of[shard] + t->samples;
-        if (!is_coded(s) && !s->from.coded && !is_local(s))
-            MUST(s, ONE_NODE, same_of_task(s, w->node, t, out->word, alone_at(s, s->rounds_of[shard] + 1)));
+        const uint32_t *alone = is_coded(s) || is_local(s) ? NULL : alone_at(s, s->rounds_of[shard] + 1);
+        if (alone && !s->from.coded) MUST(s, ONE_NODE, same_of_task(s, w->node, t, out->word, alone));
         watch_rows_in(s, w);
         if (t->only > 0) {
             MUST(s, ONCE, !(s->applied_parts[shard] >> (t->only - 1) & 1));

@@ -13,9 +13,11 @@
 #include <cmocka.h>
 
 #include "bsp_plan.h"
+#include "echi_coordinator_impl.h"
 
 enum { WORLD = 6, PARTS = 5 };
-static const uint32_t equal[WORLD] = {4, 4, 4, 4, 4, 4}, without_2[WORLD] = {4, 4, 0, 4, 4, 4}, uneven[WORLD] = {1, 9, 0, 2, 30, 6};
+static const uint32_t equal[WORLD] = {4, 4, 4, 4, 4, 4}, without_2[WORLD] = {4, 4, 0, 4, 4, 4}, without_0[WORLD] = {0, 4, 4, 4, 4, 4};
+static const uint32_t uneven[WORLD] = {1, 9, 0, 2, 30, 6};
 
 /* Part i belongs to shard i % shards, and shard k to rank owner[k]. */
 static struct echi_plan ring(const uint32_t *n, int shards, const int *owner) {
@@ -43,8 +45,14 @@ static void who_may_ring(void **state) {
     assert_true(echi_plan_valid(&p));
     p = ring(without_2, 2, idle);   /* an owner that does not train */
     assert_false(echi_plan_valid(&p));
-    p = ring(equal, 2, all + 1);    /* rank 0 owns nothing */
-    assert_false(echi_plan_valid(&p));
+    p = ring(equal, 2, all + 1);    /* rank 0 owns nothing: of two owners each is the other's heir */
+    assert_true(echi_plan_valid(&p) && echi_plan_outlives_owners(&p) && !echi_plan_can_lose(&p, 0));
+    for (int r = 1; r < WORLD; r++) assert_true(echi_plan_can_lose(&p, r));
+    echi_plan_lose(&p, 1);
+    assert_true(!echi_plan_can_lose(&p, 2) && echi_plan_can_lose(&p, 3));
+    p = ring(without_0, 2, all + 1);   /* nor trains */
+    assert_true(echi_plan_valid(&p) && echi_plan_can_lose(&p, 1));
+    plan_comes_back(&p);
     p = ring(equal, 5, all);
     p.sync_norm = 1;
     assert_false(echi_plan_valid(&p));
@@ -62,26 +70,54 @@ static void who_may_ring(void **state) {
 }
 
 /* From its owner on the weights of each part reach each worker once, and by the one of whom it expects them. */
-static void weights_reach_everyone_once(void **state) {
-    (void)state;
-    static const int two[] = {4, 0};
-    const struct echi_plan p = ring(without_2, 2, two);
+static void reach_everyone(const uint32_t *n, const int *owners) {
+    const struct echi_plan p = ring(n, 2, owners);
     const struct echi_exchange_rules *x = echi_exchange_of(&p);
     assert_string_equal(x->name, "ring");
     for (int part = 0; part < PARTS; part++) {
         const int owner = echi_plan_part_owner(&p, 0, part);
         int got[WORLD] = {0}, from = owner;
         for (int r = 0; r < WORLD; r++)
-            if (without_2[r]) assert_int_equal(x->answers(&p, owner, r), r == owner || r == echi_ring_next(&p, owner));
+            if (n[r]) assert_int_equal(x->answers(&p, owner, r), r == owner || r == echi_ring_next(&p, owner));
         assert_int_equal(echi_ring_weights_from(&p, owner, part), owner);
         got[owner]++;
         for (int r = echi_ring_next(&p, owner); r >= 0; from = r, r = echi_ring_weights_next(&p, r, part)) {
             assert_int_equal(echi_ring_weights_from(&p, r, part), from);
             got[r]++;
         }
-        for (int r = 0; r < WORLD; r++) assert_int_equal(got[r], without_2[r] > 0);
+        for (int r = 0; r < WORLD; r++) assert_int_equal(got[r], n[r] > 0);
         assert_int_equal(echi_ring_before(&p, owner), from);   /* the last of them hands the sum to the owner */
     }
+}
+
+static void weights_reach_everyone_once(void **state) {
+    (void)state;
+    reach_everyone(without_2, (const int[]){4, 0});
+    reach_everyone(without_0, (const int[]){5, 2});
+}
+
+/* Of each round each heir, who trains and owns, computes a part, the first in any case: whoever of them is left has its weights. */
+static void each_heir_has_a_part(void **state) {
+    (void)state;
+    static const uint32_t shares[WORLD] = {0, 4, 0, 8, 120, 24};
+    static const int owners[] = {3, 1, 4};
+    for (int deterministic = 0; deterministic < 2; deterministic++)
+        for (uint32_t size = 1, unit = deterministic ? ECHI_REDUCTION_BLOCK : 1; size <= 156; size++) {
+            struct echi_plan p = ring(shares, 3, owners);
+            uint32_t n[ECHI_WORLD_MAX], sum = 0, with = 0;
+            p.deterministic = (uint8_t)deterministic;
+            echi_plan_deal(&p, size, n);
+            for (int r = 0; r < WORLD; r++) {
+                sum += n[r];
+                with += n[r] > 0 && echi_plan_is_heir(&p, r);
+                assert_true(shares[r] > 0 || n[r] == 0);
+            }
+            const uint32_t units = (size + unit - 1) / unit;
+            assert_true(sum == size && n[1] > 0 && with == (units < 3 ? units : 3));
+            echi_plan_lose(&p, 1);
+            echi_plan_deal(&p, size, n);
+            assert_true(n[1] == 0 && n[3] > 0 && (units < 2 || n[4] > 0));
+        }
 }
 
 /* Whoever deals a round, and whoever asks how one was dealt, comes to the same; every sample has a worker, and rank 0 always some. */
@@ -113,6 +149,56 @@ static void rounds_are_dealt_in_proportion(void **state) {
         assert_int_equal(first, n[5] ? 5 : 0);
     }
     assert_int_equal(echi_ring_first(&p, &(struct echi_ranks){{1}}, 0), 0);   /* nobody but the owner */
+}
+
+/* A round that is dealt anew, of whose gradients some workers have theirs: each sample is in one lease, and each heir that has the round's
+ * weights gets one, as long as there are as many units; in any case the first does. */
+static void all_heirs_are_in_a_round_again(void **state) {
+    (void)state;
+    static struct echi_coordinator c;
+    static const uint32_t shares[WORLD] = {0, 4, 4, 8, 120, 24};
+    static const int owners[] = {3, 1, 4};
+    struct echi_random random;
+    echi_random_init(&random, 11, ECHI_STREAM_TEST, 0);
+    for (int i = 0; i < 20000; i++) {
+        memset(&c, 0, sizeof c);
+        c.plan = ring(shares, 3, owners);
+        c.plan.deterministic = (uint8_t)(i % 2);
+        const uint32_t unit = i % 2 ? ECHI_REDUCTION_BLOCK : 1, start = 4 * echi_random_below(&random, 9);
+        const uint32_t size = 1 + echi_random_below(&random, i % 3 ? 12 * unit : 160);
+        const uint32_t round = echi_random_below(&random, 5), at = round % ECHI_ROUNDS_KEPT;
+        uint32_t n[ECHI_WORLD_MAX], from = start;
+        c.next_round = round + 1;
+        c.dealt[at].start = start;
+        c.dealt[at].size = size;
+        echi_plan_deal(&c.plan, size, n);
+        for (int r = 0; r < WORLD; from += n[r++]) {
+            const bool has = n[r] > 0 && echi_random_below(&random, 3);
+            c.stopped[r] = (struct echi_stop){.has = true, .version = round};
+            if (has) c.stopped[r].lease = (struct echi_lease){.id = 1, .n = n[r], .start = from, .round = round, .round_size = size};
+            else if (r > 1 && echi_random_below(&random, 6) == 0) echi_ranks_add(&c.takeover.behind, r);
+        }
+        echi_plan_lose(&c.plan, echi_random_below(&random, 2) ? 1 : 4);
+        echi_ledger_restart(&c, round, echi_plan_all_shards(&c.plan));
+        uint32_t times[160 + 40] = {0}, heirs = 0, with = 0, of[WORLD] = {0};
+        int first = -1;
+        for (int k = 0; k < c.n_again; k++) {
+            const struct echi_lease *l = &c.again[k];
+            assert_true(l->start >= start && l->n > 0 && l->start + l->n <= start + size && (l->start - start) % unit == 0);
+            for (uint32_t s = l->start; s < l->start + l->n; s++) times[s]++;
+            if (!l->again) of[l->worker] += l->n;
+        }
+        for (uint32_t s = start; s < start + size; s++) assert_int_equal(times[s], 1);
+        for (int r = 0; r < WORLD; r++) {
+            if (!echi_plan_is_heir(&c.plan, r) || echi_ranks_next(&c.takeover.behind, r) == r) continue;
+            if (first < 0) first = r;
+            heirs++;
+            with += of[r] > 0;
+        }
+        const uint32_t units = (size + unit - 1) / unit;
+        if (heirs > 0 && !(of[first] > 0 && with == (units < heirs ? units : heirs)))
+            fail_msg("run %d: %u of %u heirs have a part of %u units", i, with, heirs, units);
+    }
 }
 
 static void a_loss_ends_it(void **state) {
@@ -266,6 +352,7 @@ static void the_last_part_waits_for_all_leases(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_may_ring), cmocka_unit_test(weights_reach_everyone_once), cmocka_unit_test(rounds_are_dealt_in_proportion),
+        cmocka_unit_test(each_heir_has_a_part), cmocka_unit_test(all_heirs_are_in_a_round_again),
         cmocka_unit_test(a_loss_ends_it), cmocka_unit_test(what_a_worker_refuses), cmocka_unit_test(what_an_owner_refuses),
         cmocka_unit_test(the_last_part_waits_for_all_leases)};
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

@@ -107,8 +107,11 @@ static void who_was_named_owns(void **state) {
     p.sync_norm = 1;
     for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0 && r != 3 && r != 5);
     p.sync_norm = 0;
-    p.shard_owner[1] = 1;
-    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0 && r != 1 && r != 3 && r != 5);
+    p.shard_owner[1] = 1;   /* each owner has two heirs */
+    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0);
+    p.group_of[3] = p.group_of[5] = ECHI_NONE;   /* one works, too: the heir of the others, and has none */
+    for (int r = 0; r < WORLD; r++) assert_int_equal(echi_plan_can_lose(&p, r), r != 0 && r != 1);
+    assert_false(echi_plan_outlives_owners(&p));
     /* Of those that are gone before there is a plan none owns, and one alone owns all. */
     p = bsp_plan(WORLD, equal);
     request.absent[3] = request.absent[5] = true;

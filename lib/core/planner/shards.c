@@ -42,11 +42,16 @@ int echi_plan_best_link(const struct echi_plan_request *w, const struct echi_tim
     return best;
 }
 
+/* In a ring owners train. */
+static bool may_own(const struct echi_plan_request *w, const struct echi_plan *plan, int rank) {
+    return w->exchange != ECHI_EXCHANGE_RING || plan->n[rank] > 0;
+}
+
 /* Of those that own nothing yet; -1: none is left. */
 static int next_owner(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan) {
     bool has[ECHI_WORLD_MAX] = {false};
     int best = -1;
-    for (int r = 0; r < plan->world; r++) has[r] = owns(plan, r);
+    for (int r = 0; r < plan->world; r++) has[r] = owns(plan, r) || !may_own(w, plan, r);
     if (w->owners == ECHI_OWNERS_USUAL) return echi_plan_best_link(w, times, has);
     for (int r = 0; r < plan->world; r++)
         if (!w->absent[r] && !has[r] && (best < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
@@ -135,9 +140,10 @@ void echi_plan_divide(const struct echi_plan_request *w, const struct echi_times
             if (!w->absent[w->shard_rank[k]]) add_owner(plan, w->shard_rank[k]);
         plan->owner_of[0] = plan->shard_owner[0];
     } else {
-        add_owner(plan, plan->owner_of[0]);
+        if (may_own(w, plan, plan->owner_of[0])) add_owner(plan, plan->owner_of[0]);
         if (rank0_owns(w, plan) && !owns(plan, 0)) add_owner(plan, 0);
         for (int r = next_owner(w, times, plan); r >= 0 && plan->shards < w->shards; r = next_owner(w, times, plan)) add_owner(plan, r);
+        if (plan->shards > 0) plan->owner_of[0] = plan->shard_owner[0];
     }
     const bool rings = w->exchange == ECHI_EXCHANGE_RING && echi_plan_may_ring(plan);
     if (!w->shard_rank_given && !rings) leave_out(w, times, plan);

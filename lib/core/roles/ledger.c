@@ -417,24 +417,29 @@ static bool put_kept(struct echi_coordinator *c, const struct echi_lease *l) {
     return true;
 }
 
-/* What nobody has the gradients of. Of the first of it rank 0 gets a part, if it has none. */
-static void put_rest(struct echi_coordinator *c, struct echi_lease rest, bool for_rank_0) {
+/* What nobody has the gradients of. Of the first of it each of those that `lack` a part of the round gets one, but leaves a unit to each
+ * behind it. */
+static void put_rest(struct echi_coordinator *c, struct echi_lease rest, uint32_t left, struct echi_ranks *lack, uint32_t lacking) {
     const int kept = c->n_again;
-    const uint32_t end = rest.start + rest.n;
+    const uint32_t end = rest.start + rest.n, unit = c->plan.deterministic ? ECHI_REDUCTION_BLOCK : 1;
     for (int i = 0; i <= kept; i++) {
         const uint32_t to = i < kept ? c->again[i].start : end;
         rest.n = to - rest.start;
-        if (for_rank_0 && rest.n > 0) {
-            const uint32_t room = echi_plan_room(&c->plan, 0);
+        for (int r = echi_ranks_next(lack, 0); r >= 0 && rest.n > 0; r = echi_ranks_next(lack, 0)) {
+            const uint32_t room = echi_plan_room(&c->plan, r), others = --lacking * unit;
+            const uint32_t most = left > others + unit ? (left - others) / unit * unit : unit;
             struct echi_lease first = rest;
             first.n = rest.n < room ? rest.n : room;
+            if (first.n > most) first.n = most;
             first.again = 0;
-            first.worker = 0;
+            first.worker = (uint16_t)r;
             c->again[c->n_again++] = first;
             rest.start += first.n;
             rest.n -= first.n;
-            for_rank_0 = false;
+            left -= first.n;
+            echi_ranks_drop(lack, r);
         }
+        left -= rest.n;
         if (rest.n > 0) put_again(c, &rest);
         if (i < kept) rest.start = c->again[i].start + c->again[i].n;
     }
@@ -446,6 +451,24 @@ static bool is_kept(const struct echi_coordinator *c, int rank, uint32_t round) 
     const uint32_t at = round % ECHI_ROUNDS_KEPT, start = c->dealt[at].start, size = c->dealt[at].size;
     return !c->plan.lost[rank] && s->has && s->version == round && l->id > 0 && l->round == round && l->epoch == c->dealt[at].epoch &&
            l->start >= start && l->n <= size && l->start - start <= size - l->n && l->n <= echi_plan_room(&c->plan, rank);
+}
+
+/* Heirs that have the round's weights and none of its gradients that are kept, so what they were dealt is left. Returns how many. */
+static uint32_t find_lacking(const struct echi_coordinator *c, const struct echi_ranks *kept, struct echi_ranks *out) {
+    uint32_t count = 0;
+    *out = (struct echi_ranks){{0}};
+    for (int r = 0; r < c->plan.world; r++) {
+        if (!echi_plan_is_heir(&c->plan, r) || echi_ranks_next(kept, r) == r || echi_ranks_next(&c->takeover.behind, r) == r) continue;
+        echi_ranks_add(out, r);
+        count++;
+    }
+    return count;
+}
+
+/* Samples of a round that are not among what is kept. */
+static uint32_t left_of(const struct echi_coordinator *c, uint32_t size) {
+    for (int i = 0; i < c->n_again; i++) size -= c->again[i].n;
+    return size;
 }
 
 void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t lacking) {
@@ -473,14 +496,15 @@ void echi_ledger_restart(struct echi_coordinator *c, uint32_t round, uint64_t la
     if (!open) return;
     struct echi_lease l = {.epoch = c->dealt[at].epoch, .start = c->dealt[at].start, .n = c->dealt[at].size, .round = round,
         .round_size = c->dealt[at].size, .shards = lacking == echi_plan_all_shards(p) ? 0 : lacking};
-    const bool by_rank_0 = is_kept(c, 0, round);
+    struct echi_ranks kept = {{0}}, lack = {{0}};
     for (int r = 0; r < p->world; r++) {
-        struct echi_lease kept = l;
+        struct echi_lease of = l;
         if (!is_kept(c, r, round)) continue;
-        kept.start = c->stopped[r].lease.start;
-        kept.n = c->stopped[r].lease.n;
-        kept.worker = (uint16_t)r;
-        if (by_rank_0 || kept.start > l.start) put_kept(c, &kept);
+        of.start = c->stopped[r].lease.start;
+        of.n = c->stopped[r].lease.n;
+        of.worker = (uint16_t)r;
+        if (put_kept(c, &of)) echi_ranks_add(&kept, r);
     }
-    put_rest(c, l, !by_rank_0);
+    const uint32_t count = find_lacking(c, &kept, &lack);
+    put_rest(c, l, left_of(c, l.n), &lack, count);
 }

@@ -181,11 +181,11 @@ static void on_takeover(struct echi_node_role *n, const struct echi_msg *m, int6
 static void on_lost(struct echi_node_role *n, const struct echi_msg *m, int64_t now, struct echi_actions *out) {
     const int peer = m->peer;
     const bool ends = m->group != 0;
-    if (peer >= n->world || peer == n->rank || n->gone[peer]) return;
+    if (peer >= n->world || peer == n->rank || (n->gone[peer] && !ends)) return;   /* else a takeover has found what is lost with it */
     if (peer == 0 || (n->planned && !ends && !echi_plan_can_lose(&n->setup->plan, peer)))
         return fault(ECH_E_FORMAT, 0, "rank 0 told of a loss that no run outlives: do all nodes run the same version?", out);
+    if (!n->gone[peer]) drop(peer, out);
     n->gone[peer] = true;
-    drop(peer, out);
     if (ends) ready(m->members, out);
     else note_change(n, m, now, out);
 }

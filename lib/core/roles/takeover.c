@@ -2,9 +2,12 @@
  * Takeover: an owner of a shard is lost, and others get its parts (PROTOCOL.md, "Takeover"). The coordinator's part; the others' are in
  * owner_takeover.c and worker_takeover.c.
  *
- * Let V be the newest version that a living worker on an owner's node has whole. Every owner has V, or V + 1: rank 0 computes a part of
- * each round, and it is never lost, so no round V + 1 is in anywhere before rank 0 has V + 1 whole. The lost parts begin at V, which that
- * worker's node has. A shard that is at V + 1 keeps it: it was made of V. */
+ * Let V be the newest version that an heir, a living node with a worker and an owner, has whole. Every owner has V, or V + 1: each heir
+ * computes a part of each round, so no round V + 1 is in anywhere before all heirs have V + 1 whole. The lost parts begin at V, which that
+ * worker's node has. A shard that is at V + 1 keeps it: it was made of V.
+ *
+ * Only of a round with fewer samples than heirs, at an epoch's end, some have no part. Then whoever is lost next may take along what the
+ * others lack, and the run ends with their newest weights. */
 #include "echi_coordinator_impl.h"
 
 static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] && p->group_of[rank] != ECHI_NONE; }
@@ -29,19 +32,28 @@ static bool all_stand(const struct echi_coordinator *c) {
     return true;
 }
 
-/* The version that the lost parts begin at. False: nobody has any weights yet; then it is 0, which each owner was fed whole, so nothing has
- * to be taken, and no momentum is lost. */
+/* The version that the lost parts begin at. False: no heir has any weights yet; then it is 0, which each owner was fed whole, so nothing
+ * has to be taken, and no momentum is lost. */
 static bool find_version(const struct echi_coordinator *c, uint64_t *out) {
     const struct echi_plan *p = plan_of(c);
     bool found = false;
     *out = 0;
     for (int r = 0; r < p->world; r++) {
         const struct echi_stop *s = &c->stopped[r];
-        if (!works(p, r) || !owns(p, r) || !s->has || (found && s->version <= *out)) continue;
+        if (!echi_plan_is_heir(p, r) || !s->has || (found && s->version <= *out)) continue;
         *out = s->version;
         found = true;
     }
     return found;
+}
+
+/* Are all owners at this version or the next? */
+static bool fits_all(const struct echi_coordinator *c, uint64_t version, bool found) {
+    for (int r = 0; r < plan_of(c)->world; r++) {
+        const uint64_t has = c->stopped_owner[r].version;
+        if (owns(plan_of(c), r) && (has < version || has > version + found)) return false;
+    }
+    return true;
 }
 
 static void count_params(struct echi_coordinator *c, uint64_t taken) {
@@ -85,6 +97,9 @@ static void take_over(struct echi_coordinator *c, struct echi_actions *out) {
     uint32_t mark[ECHI_WORLD_MAX] = {0};
     bool ahead = false;
     const bool found = find_version(c, &version);
+    if (!fits_all(c, version, found))
+        return echi_end_with(c, ECH_E_PEER_LOST, c->lost_rank[c->n_lost - 1],
+                             "it was lost with weights of a short round that no other node has all of", out);
     for (int r = 0; r < plan_of(c)->world; r++)
         mark[r] = works(plan_of(c), r) && c->stopped[r].has == found && (!found || c->stopped[r].version == version);
     const uint64_t taken = echi_plan_take_over(&c->plan, mark);

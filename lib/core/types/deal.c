@@ -4,10 +4,16 @@
 
 static bool works(const struct echi_plan *plan, int rank) { return !plan->lost[rank] && plan->group_of[rank] != ECHI_NONE; }
 
-static int largest(const uint32_t *n, int world) {
+/* Who has the most beyond what it needs: an heir needs a unit. */
+static int richest(const struct echi_plan *plan, const uint32_t *n, uint32_t *out_spare) {
     int most = 0;
-    for (int r = 1; r < world; r++)
-        if (n[r] > n[most]) most = r;
+    *out_spare = 0;
+    for (int r = 0; r < plan->world; r++) {
+        const uint32_t spare = n[r] - (n[r] > 0 && echi_plan_is_heir(plan, r));
+        if (spare < *out_spare || (spare == *out_spare && n[r] <= n[most])) continue;
+        *out_spare = spare;
+        most = r;
+    }
     return most;
 }
 
@@ -31,14 +37,27 @@ static void deal_units(const struct echi_plan *plan, uint32_t units, uint32_t *n
     }
 }
 
+/* No round is in that an heir has not computed a part of, whichever of them is left (takeover.c): the first in any case, the others where
+ * there are as many units. */
+static void give_heirs(const struct echi_plan *plan, uint32_t *n) {
+    bool first = true;
+    for (int r = 0; r < plan->world; r++) {
+        if (!echi_plan_is_heir(plan, r)) continue;
+        uint32_t spare = 0;
+        const int from = n[r] == 0 ? richest(plan, n, &spare) : r;
+        if (n[r] == 0 && (first || spare > 0)) {
+            n[from]--;
+            n[r]++;
+        }
+        first = false;
+    }
+}
+
 void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]) {
     const uint32_t unit = plan->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     uint32_t left = size;
     deal_units(plan, (size + unit - 1) / unit, out_n);
-    if (echi_plan_begins_anew(plan) && out_n[0] == 0) {   /* no round is in that rank 0 has not computed a part of (takeover.c) */
-        out_n[largest(out_n, plan->world)]--;
-        out_n[0]++;
-    }
+    if (echi_plan_begins_anew(plan)) give_heirs(plan, out_n);
     for (int r = 0; r < plan->world; r++) {
         out_n[r] = out_n[r] * unit < left ? out_n[r] * unit : left;
         left -= out_n[r];

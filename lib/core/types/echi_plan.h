@@ -80,7 +80,7 @@ int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones
  * has none: no states are sent there, and nobody waits for it; what it once changed is in all others' weights. */
 int echi_plan_reserve(const struct echi_plan *plan);
 /* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk but the reserve's, which may have
- * slept through what the others did, the last worker; an owner of a shard, unless echi_plan_outlives_owners. */
+ * slept through what the others did, the last worker; an owner of a shard, unless echi_plan_has_heir_of. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
 /* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster; not the
  * reserve. */
@@ -143,10 +143,13 @@ int echi_plan_shard_owned(const struct echi_plan *plan, int rank);
 uint64_t echi_plan_shards_of(const struct echi_plan *plan, int rank);
 bool echi_plan_owns_part(const struct echi_plan *plan, int rank, int part);
 bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard);
-/* Takeover (PROTOCOL.md). May a round be stopped and begin anew? Where rank 0, which is never lost, computes and owns a shard, and nothing
- * but parts has to be taken over. May owners of shards be lost, too? Not with `deterministic` where an optimiser remembers: what an owner
- * remembers is lost with it, and the bits would depend on when. Then: has a shard lost its owner? */
+/* Takeover (PROTOCOL.md). A living node that computes and owns a shard is an heir: its owner gets lost parts from its worker. May a round
+ * be stopped and begin anew? Where there are heirs, and nothing but parts has to be taken over. Does that get over the loss of this rank,
+ * whose shards, if it owns any, go to another heir? Not with `deterministic` where an optimiser remembers: what an owner remembers is lost
+ * with it, and the bits would depend on when. May each owner but rank 0 be lost? Then: has a shard lost its owner? */
+bool echi_plan_is_heir(const struct echi_plan *plan, int rank);
 bool echi_plan_begins_anew(const struct echi_plan *plan);
+bool echi_plan_has_heir_of(const struct echi_plan *plan, int rank);
 bool echi_plan_outlives_owners(const struct echi_plan *plan);
 bool echi_plan_orphaned(const struct echi_plan *plan);
 /* Each shard of a lost owner goes to the one of the living owners with a mark that has the fewest parameters; returns these shards. */

@@ -52,7 +52,7 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
     if (rank == 0 || (plan->separated && plan->head == rank)) return false;
-    if (echi_plan_outlives_owners(plan)) return true;   /* rank 0 is left, a worker and an owner */
+    if (echi_plan_has_heir_of(plan, rank)) return true;   /* a worker and owner is left */
     int owners = 0;
     const int owned = echi_plan_group_owned(plan, rank);
     for (int g = 0; g < plan->n_groups - plan->reserve; g++) owners += g != owned && echi_plan_group_lives(plan, g);

@@ -29,22 +29,46 @@ bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard) {
     return echi_plan_shard_owned(plan, echi_plan_shard_owner(plan, group, shard)) == shard;
 }
 
+static bool both(const struct echi_plan *plan, int rank) {
+    return plan->group_of[rank] != ECHI_NONE && echi_plan_shard_owned(plan, rank) >= 0;
+}
+
+bool echi_plan_is_heir(const struct echi_plan *plan, int rank) { return !plan->lost[rank] && both(plan, rank); }
+
+static bool has_heir(const struct echi_plan *plan, int but) {
+    int rank = 0;
+    while (rank < plan->world && (rank == but || !echi_plan_is_heir(plan, rank))) rank++;
+    return rank < plan->world;
+}
+
 bool echi_plan_begins_anew(const struct echi_plan *plan) {
-    int workers = 0;
-    for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;
-    return plan->shards && !plan->separated && !plan->sync_norm && workers > 1 &&
-           plan->group_of[0] != ECHI_NONE && echi_plan_shard_owned(plan, 0) >= 0;
+    int workers = 0, heirs = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
+    for (int r = 0; r < plan->world; r++) {
+        workers += plan->group_of[r] != ECHI_NONE;
+        heirs += both(plan, r);
+    }
+    return plan->shards && !plan->separated && !plan->sync_norm && workers > 1 && heirs > 0;
+}
+
+static bool gives_parts(const struct echi_plan *plan) {
+    const bool remembers = plan->momentum > 0 || echi_optimizer_adam(plan->optimizer);
+    return echi_plan_begins_anew(plan) && !(plan->deterministic && remembers);
+}
+
+bool echi_plan_has_heir_of(const struct echi_plan *plan, int rank) {
+    return (gives_parts(plan) || (echi_plan_begins_anew(plan) && echi_plan_shard_owned(plan, rank) < 0)) && has_heir(plan, rank);
 }
 
 bool echi_plan_outlives_owners(const struct echi_plan *plan) {
-    const bool remembers = plan->momentum > 0 || echi_optimizer_adam(plan->optimizer);
-    return echi_plan_begins_anew(plan) && !(plan->deterministic && remembers);
+    for (int k = 0; k < plan->shards; k++)
+        if (plan->shard_owner[k] != 0 && !echi_plan_has_heir_of(plan, plan->shard_owner[k])) return false;
+    return plan->shards > 0;
 }
 
 bool echi_plan_orphaned(const struct echi_plan *plan) {
     if (plan->broken == ECHI_RING_BROKE) return true;
     for (int k = 0; k < plan->shards; k++)
-        if (plan->lost[plan->shard_owner[k]]) return echi_plan_outlives_owners(plan);
+        if (plan->lost[plan->shard_owner[k]]) return gives_parts(plan);
     return false;
 }
 
