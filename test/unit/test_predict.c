@@ -299,6 +299,23 @@ static void updates_take_what_is_said_of_them(void **state) {
     near(predict(256).rate, 1 + 16 / (16 + 3600 * (1 + 3 * 0.36)), 2e-3);
 }
 
+/* R: a group does three samples more than the other is known to have had, and word of a state is 4 s old at least. Else nobody waits. */
+static void no_group_runs_far_ahead(void **state) {
+    (void)state;
+    nodes(2, (const double[]){0.1, 0.1});
+    load.trunk = 4000000;
+    for (int r = 0; r < 2; r++) times[r].link = echi_link_of(1e6);
+    whole(ECHI_SYNC_GSSP, 2, 1);
+    plan.n_groups = 2;
+    plan.group_of[1] = 1;
+    plan.owner_of[1] = 1;
+    plan.rounds_apart = 100;
+    near(predict(256).rate, 2 / 0.1, 0.01);
+    plan.rounds_apart = 1;
+    const double rate = predict(256).rate;
+    if (!(rate <= 2 * 3 / 4.0 * 1.02 && rate >= 3 / 4.0)) fail_msg("%g samples a second", rate);
+}
+
 static void a_codec_costs_time_and_saves_bytes(void **state) {
     (void)state;
     const double seconds[] = {1, 1};
@@ -574,6 +591,7 @@ int main(void) {
         cmocka_unit_test(units_decide_what_overlaps),
         cmocka_unit_test(rounds_by_part_overlap),
         cmocka_unit_test(sums_of_integers_are_longer), cmocka_unit_test(updates_take_what_is_said_of_them),
+        cmocka_unit_test(no_group_runs_far_ahead),
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),
         cmocka_unit_test(two_flights_hide_what_is_waited_for),

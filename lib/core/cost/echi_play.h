@@ -15,8 +15,8 @@
 #define ECHI_PREDICT_CONTROL 128         /* bytes of a message without a payload, about */
 #define ECHI_PLAY_SHAPES 64
 
-/* What a work or a message is about; and of which owner, worker and piece of the weights. What `owner` and `piece` mean else is said
- * where they are used. */
+/* What a work or a message is about: in rounds by part of which shard (`owner`), worker and piece. Among whole pushes `owner` is a group, a
+ * flight, or of a state its sender, whose receiver is `worker`; the piece of an APPLY is the push's flight. */
 enum echi_play_what {
     ECHI_PLAY_STEP, ECHI_PLAY_FORWARD, ECHI_PLAY_BACKWARD, ECHI_PLAY_APPLY, ECHI_PLAY_HEAD, ECHI_PLAY_HEAD_APPLY, ECHI_PLAY_PUSH,
     ECHI_PLAY_WEIGHTS, ECHI_PLAY_ROWS, ECHI_PLAY_ANSWER, ECHI_PLAY_APPLIED, ECHI_PLAY_LEASE, ECHI_PLAY_SUM, ECHI_PLAY_ADD,
@@ -29,8 +29,8 @@ struct echi_play_shape {
     struct echi_work_shape step, forward, backward;
     double *until; bool *mark;        /* [units of all three] */
 };
-/* In a range of its own of the pieces that weights travel in, `first` is the first layer of those that the piece has parameters of, `part`
- * the first part. Pieces are numbered as forward needs them. */
+/* One or several parts of a shard that travel together: the first layer that it has parameters of, and its first part. Pieces are numbered
+ * as forward needs them. */
 struct echi_play_piece { double params; uint16_t first, part, shard; };
 
 /* Rows at the head: of which worker and which of its steps in flight. */

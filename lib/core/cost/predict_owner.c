@@ -168,10 +168,9 @@ static bool decode_state(struct echi_pushes *p, int g) {
 
 /* ---- pushes in ---- */
 
-static void note_staleness(struct echi_pushes *p, const struct echi_push_group *group, int w, double seen) {
-    struct echi_push_group *a = &p->group[p->worker[w].group];
+static void note_staleness(struct echi_pushes *p, struct echi_push_group *a, double seen) {
     if (p->pushes <= p->warm) return;
-    p->stale += group->next - seen;
+    p->stale += a->next - seen;
     p->behind += p->all - seen;
     p->stale_count++;
     a->behind += p->all - seen;
@@ -189,7 +188,7 @@ static void take_push(struct echi_pushes *p, int g) {
     memmove(&a->queue[0], &a->queue[1], (size_t)a->queued * sizeof a->queue[0]);
     a->next = p->groups > 1 ? a->own : a->weights;
     for (int h = 0; h < p->b.plan->n_groups && p->groups > 1; h++) a->next += a->peer[h];
-    note_staleness(p, a, s.worker, p->worker[s.worker].flight[s.flight].seen);
+    note_staleness(p, a, p->worker[s.worker].flight[s.flight].seen);
     if (p->policy->rounds)
         compute(p, g, ECHI_TASK_ADD, reading + echi_play_adding(&p->b, a->owner, p->pushed), (struct echi_about){ECHI_PLAY_ADD, g, 0, 0});
     else

@@ -6,8 +6,6 @@
 #include "echi_predict_rounds.h"
 #include "echi_ratio.h"
 
-#include <string.h>
-
 /* Pieces of one push, and of all that are played. */
 #define PIECES_MAX 8
 #define PIECES_IN_ALL 8192
