@@ -42,7 +42,7 @@ for when in auto off; do
         check "and the report says why" grep -q '"ratio_reason":"the link of group 2 carries 5 Mb/s, before 20"' \
             <(sed 's/" *: */":/g' "$work/report")
         check "and the summary" grep -q '^  ratios  *changed 1 times, last after 9[0-9.]* s' "$work/out"
-        check "with the link" grep -q '^  links  *rank 5 out: 20 Mb/s when it joined, of late 5 (5 to 5)' "$work/out"
+        check "with the link" grep -q '^  links now  *rank 5 out: 20 Mb/s when it joined, of late 5 (5 to 5)' "$work/out"
     fi
     check "the links of the run" grep -q '"link_run_out":\[\({[^}]*},\)\{5\}{"rate":5,"lowest":5,"highest":5}\]' \
         <(tr -d ' \n' <"$work/report")

@@ -312,6 +312,7 @@ static void requests_come_back(void **state) {
         request.shard_rank_given = shards[i / 2].rank[0] > 0;
         memcpy(request.shard_rank, shards[i / 2].rank, sizeof request.shard_rank);
         request.keep_all = i % 2;
+        request.exchange = (enum echi_exchange)(i % (ECHI_EXCHANGES + 1));
         struct echi_writer w = echi_writer_over(bytes, sizeof bytes);
         echi_plan_request_put(&w, &request);
         struct echi_reader r = echi_reader_over(bytes, (size_t)(w.at - bytes));

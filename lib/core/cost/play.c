@@ -228,6 +228,7 @@ bool echi_play_set_up(struct echi_play *p, int limit) {
     const struct echi_plan *plan = p->plan;
     for (int r = 0; r < plan->world; r++) p->workers += plan->group_of[r] != ECHI_NONE;
     p->layers = trunk_layers(p) + (plan->separated ? 0 : head_layers(p));
+    if (p->layers > ECHI_UNITS_MAX) return false;
     p->number = plan->deterministic ? sizeof(int64_t) : sizeof(float);
     count_parameters(p);
     p->rank = echi_play_zeroed(p, (size_t)p->workers, sizeof *p->rank);

@@ -170,6 +170,9 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
         c->round_loss += m->loss;
         c->round_in += m->lease.n;
         if (c->round_in >= m->lease.round_size) {
+            c->loss_noted = true;
+            c->loss_round = m->lease.round;
+            c->loss_before = c->loss_of_run;
             /* A round of `local` is many steps of each worker. */
             note_loss(c, c->round_loss / c->round_in, c->policy->local ? (double)c->round_in / plan_of(c)->round : 1);
             c->round_loss = c->round_in = 0;

@@ -427,6 +427,7 @@ struct echi_coordinator {
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
     double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */
+    bool loss_noted; uint32_t loss_round; double loss_before;   /* the last round in loss_of_run, and what that was before it */
     uint64_t trunk_bins[ECHI_STALENESS_BINS], head_bins[ECHI_STALENESS_BINS];   /* pushes by staleness, see echi_staleness_bin */
     uint64_t head_newest;                         /* samples in the newest head's weights that an applied push came from */
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;

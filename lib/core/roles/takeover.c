@@ -111,6 +111,10 @@ static void take_over(struct echi_coordinator *c, struct echi_actions *out) {
     c->takeover.behind = (struct echi_ranks){{0}};
     for (int r = 0; r < plan_of(c)->world; r++)
         if (ahead && !mark[r]) echi_ranks_add(&c->takeover.behind, r);
+    /* The loss of the round that is dealt anew is counted once. */
+    if (c->loss_noted && c->loss_round == (uint32_t)version) c->loss_of_run = c->loss_before;
+    c->loss_noted = false;
+    c->round_loss = c->round_in = 0;
     echi_ledger_restart(c, (uint32_t)version, lacking);
     /* What was evaluated or kept at a place that is still to come was of weights that are lost. */
     c->looked_at = UINT64_MAX;

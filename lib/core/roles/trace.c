@@ -460,6 +460,7 @@ void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request
     echi_put8(w, s->deterministic);
     echi_put8(w, s->sync_norm);
     echi_put16(w, (uint16_t)(s->shards - ECHI_SHARDS_AUTO));
+    echi_put8(w, (uint8_t)s->exchange);
     echi_put8(w, s->shard_rank_given);
     for (int k = 0; k < s->shards && s->shard_rank_given; k++) echi_put16(w, s->shard_rank[k]);
     echi_put8(w, (uint8_t)s->codec);
@@ -514,6 +515,9 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     s->deterministic = echi_get8(r) != 0;
     s->sync_norm = echi_get8(r) != 0;
     s->shards = echi_get16(r) + ECHI_SHARDS_AUTO;
+    const uint8_t exchange = echi_get8(r);
+    if (exchange > ECHI_EXCHANGES) r->ok = false;
+    s->exchange = (enum echi_exchange)exchange;
     s->shard_rank_given = echi_get8(r) != 0;
     if (s->shards > (s->shard_rank_given ? ECHI_SHARDS_MAX : ECHI_WORLD_MAX)) r->ok = false;
     for (int k = 0; r->ok && k < s->shards && s->shard_rank_given; k++) {
@@ -541,6 +545,7 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     s->load.row_grad = echi_get32(r);
     s->load.layers = echi_get32(r);
     s->load.head_layers = echi_get32(r);
+    if (s->load.layers > ECHI_UNITS_MAX || s->load.head_layers > ECHI_UNITS_MAX - s->load.layers) r->ok = false;
     s->rounds_apart = echi_get32(r);
     s->damping = echi_get_f64(r);
     s->regroup_after = (int64_t)echi_get64(r);
