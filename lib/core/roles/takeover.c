@@ -77,6 +77,13 @@ static uint64_t find_lacking(struct echi_coordinator *c, uint64_t version, uint6
     return lacking;
 }
 
+/* The owner of the first shard says again what the loss of this round was. */
+static void count_loss_anew(struct echi_coordinator *c, uint32_t round) {
+    if (c->loss_noted && c->loss_round == round) c->loss_of_run = c->loss_before;
+    c->loss_noted = false;
+    c->round_loss = c->round_in = 0;
+}
+
 static void tell(struct echi_coordinator *c, uint64_t version, const uint32_t *mark, struct echi_actions *out) {
     c->members++;
     c->calm = false;
@@ -111,10 +118,7 @@ static void take_over(struct echi_coordinator *c, struct echi_actions *out) {
     c->takeover.behind = (struct echi_ranks){{0}};
     for (int r = 0; r < plan_of(c)->world; r++)
         if (ahead && !mark[r]) echi_ranks_add(&c->takeover.behind, r);
-    /* The loss of the round that is dealt anew is counted once. */
-    if (c->loss_noted && c->loss_round == (uint32_t)version) c->loss_of_run = c->loss_before;
-    c->loss_noted = false;
-    c->round_loss = c->round_in = 0;
+    if (lacking & 1) count_loss_anew(c, (uint32_t)version);
     echi_ledger_restart(c, (uint32_t)version, lacking);
     /* What was evaluated or kept at a place that is still to come was of weights that are lost. */
     c->looked_at = UINT64_MAX;
