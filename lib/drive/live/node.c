@@ -114,7 +114,8 @@ static void loop(struct echi_node *n) {
         check_stop(n, &told);
         if (!n->over) check_eval(n, told);
         check_tell(n);
-        if (!n->over) echi_node_progress(n, now);
+        /* The time is asked for anew: since the loop waked an evaluation may have begun and ended. */
+        if (!n->over) echi_node_progress(n, echi_node_now(n));
         now = echi_node_now(n);
         if (now - n->fair.looked > n->round_most) n->round_most = now - n->fair.looked;
     }
