@@ -21,7 +21,6 @@ rm -rf "$dir"
 mkdir -p "$dir"
 bed=a$(($$ % 1000000))
 port=$((20000 + $$ % 10000))
-bed() { "$root/tools/testbed" --name "$bed" "$@"; }
 [ -x "$node" ] || { echo "allreduce: $node is not there: make bench builds it"; exit 2; }
 unset OPENBLAS_CORETYPE
 
@@ -131,11 +130,9 @@ for place in ${PLACES:-loopback hosts}; do
         continue
     fi
     status=0
-    bed up $world --rate "$rate" --cpu "$cpu" 2> "$dir/up" || status=$?
-    if [ $status = 3 ]; then cat "$dir/up"; continue; fi
-    [ $status = 0 ] || { cat "$dir/up"; exit 1; }
-    trap '[ "$BASHPID" != $$ ] || bed down' EXIT
-    trap 'exit 130' INT TERM
+    bed_up $world --rate "$rate" --cpu "$cpu" || status=$?
+    if [ $status = 3 ]; then continue; fi
+    [ $status = 0 ] || exit 1
     measure hosts "$(link_seconds $((2 * (world - 1) * (mib << 20) / world)) "$rate")"
 done
 echo

@@ -75,6 +75,17 @@ machine() {
     echo "load      $(cut -d' ' -f1-3 /proc/loadavg) (figures are worth something when it is near 0)"
 }
 
+# Hosts of tools/testbed, under the name $bed. It needs a folder, $dir.
+bed() { "$root/tools/testbed" --name "$bed" "$@"; }
+# bed_up ARGUMENTS...: `testbed up`; the hosts go when the script ends. On failure its status, and what it said: 3, where there can be none.
+bed_up() {
+    local status=0
+    bed up "$@" 2> "$dir/up" || status=$?
+    [ $status = 0 ] || { cat "$dir/up"; return $status; }
+    trap '[ "$BASHPID" != $$ ] || bed down' EXIT
+    trap 'exit 130' INT TERM
+}
+
 # What the machine did besides: cores busy with work that is not ours, from one call to the next. It needs a folder, $dir.
 others_since() {   # into $others
     local cpu rest now mine

@@ -19,8 +19,6 @@ dir=$out/predictions
 rm -rf "$dir"
 mkdir -p "$dir"
 bed=p$(($$ % 1000000))
-bed() { "$root/tools/testbed" --name "$bed" "$@"; }
-bed_down() { [ "$BASHPID" != $$ ] || bed down; }
 mnist=$(find_mnist) || { echo "no MNIST: skipped"; exit 77; }
 cifar=$(find_cifar) || { echo "no CIFAR-10: skipped"; exit 77; }
 
@@ -57,16 +55,8 @@ measure() {
 
 echo "$hosts hosts, $cpu of a core each; predicted and measured: images/s, medians of $runs runs; others: cores busy with other work"
 printf '%-9s %-5s %-8s %10s %10s %6s  %-24s %s\n' net sync link predicted measured ratio "of each run" others
-trap 'exit 130' INT TERM
 for link in ${RATES:-100mbit 1gbit none}; do
-    status=0
-    bed up "$hosts" --rate "$link" --cpu "$cpu" 2> "$dir/up" || status=$?
-    if [ $status != 0 ]; then
-        cat "$dir/up"
-        if [ $status = 3 ]; then exit 77; fi
-        exit 1
-    fi
-    trap bed_down EXIT
+    bed_up "$hosts" --rate "$link" --cpu "$cpu" || exit $([ $? = 3 ] && echo 77 || echo 1)
     for net in ${NETS:-lenet5 conv3fc resnet18}; do
         for policy in ${POLICIES:-bsp gssp}; do measure; done
     done

@@ -29,8 +29,6 @@ dir=$out/sync
 rm -rf "$dir"
 mkdir -p "$dir"
 bed=s$(($$ % 1000000))
-bed() { "$root/tools/testbed" --name "$bed" "$@"; }
-bed_down() { [ "$BASHPID" != $$ ] || bed down; }
 (umask 077; head -c 32 /dev/urandom > "$dir/key")
 [ -x "$node" ] || { echo "sync: $node is not there: make bench builds it"; exit 2; }
 
@@ -147,15 +145,7 @@ for hosts in ${HOSTS:-4 8}; do
     first_hosts=${first_hosts:-$hosts}
     rate=${RATE:-$([ "$hosts" -le 4 ] && echo 1gbit || echo 300mbit)}
     cpu=${CPU:-$(awk -v n="$hosts" 'BEGIN { print n < 2 ? 1 : 2 / n }')}
-    status=0
-    bed up "$hosts" --rate "$rate" --cpu "$cpu" 2> "$dir/up" || status=$?
-    if [ $status != 0 ]; then
-        cat "$dir/up"
-        if [ $status = 3 ]; then exit 77; fi
-        exit 1
-    fi
-    trap bed_down EXIT
-    trap 'exit 130' INT TERM
+    bed_up "$hosts" --rate "$rate" --cpu "$cpu" || exit $([ $? = 3 ] && echo 77 || echo 1)
     for net in ${NETS:-resnet18 vgg19 $([ "$hosts" -gt 4 ] || echo alexnet)}; do measure "$net"; done
     bed down
 done

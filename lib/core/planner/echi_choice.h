@@ -23,7 +23,7 @@ struct echi_candidate {
 struct echi_choice {
     struct echi_candidate candidate[ECHI_CANDIDATES_MAX];
     int count, taken;                     /* candidates that were compared (1: the policy was given), and which of them the plan is */
-    int net_negative;                          /* a rank without which the others would be faster; -1: none by itself */
+    int net_negative;                     /* a rank without which the others would be faster; -1: none by itself */
     double gain;                          /* by so much, with a plan made anew as a whole: 0.12 is 12 % more samples a second */
     bool left_out;                        /* the plan does without its worker, or without several workers of which none is `net_negative`
                                              by itself (only where the policy is the planner's choice) */
@@ -40,8 +40,8 @@ struct echi_choice_work {
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
     struct echi_plan tried;                      /* predicted, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
-    struct echi_plan_request placed, trial, thin;      /* with places; with those that are tried; without nodes on thin links */
-    struct echi_plan_request left, rounds, half;       /* without who is left out; of rounds; of those with half of the nodes */
+    struct echi_plan_request placed, trial, thin;   /* with places; with those that are tried; without nodes on thin links */
+    struct echi_plan_request left, rounds, half;    /* without who is left out; of rounds; of those with half of the nodes */
     double rate[ECHI_WORLD_MAX];
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };

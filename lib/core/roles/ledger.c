@@ -132,8 +132,7 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
 }
 
 /* One round. A share that is larger than its worker has room for goes in parts: first a part of each share, which are computed together,
- * then another of each that is larger. Of reduction blocks the one that an epoch's end cuts short is dealt last: it is at the round's end.
- * */
+ * then another of each that is larger. The reduction block that an epoch's end cuts short is dealt last: it is at the round's end. */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     const uint32_t unit = p->deterministic ? ECHI_REDUCTION_BLOCK : 1;
