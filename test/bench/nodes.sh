@@ -15,7 +15,7 @@ if quota_open "echelon-bench-$$"; then
     trap quota_close EXIT
     trap 'exit 143' TERM   # so that EXIT is run then, too
     for rank in "${!shares[@]}"; do quota_set "$rank" "${shares[rank]}"; done
-    echo "hosts: ${shares[*]} of a core each, by CPU quota (cgroup v$quota_version, 1 ms of each period)"
+    echo "hosts: ${shares[*]} of a core each, by CPU quota (cgroup v$quota_version, periods of 8 ms)"
     node() { quota_enter "$1"; exec "$echelon" train --data "$data" --progress off "${@:2}"; }
 else
     quota_version=

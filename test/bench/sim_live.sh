@@ -29,7 +29,9 @@ run=(--epochs "${EPOCHS:-2}" --eval-every 0)
 # and share the cores that there are. Messages go over the loopback device, which is bounded by the processors alone.
 for share in "${shares[@]}"; do
     if [ -n "$quota_version" ]; then
-        awk -v a="$share" -v b="${shares[0]}" 'BEGIN { printf "hosts 1 speed %.6g x quota 1 ms of %d ms delay 5 us\n", 1 / b, 1 / a + 0.5 }'
+        read -r quota period <<< "$(quota_of "$share")"
+        awk -v b="${shares[0]}" -v q="$quota" -v p="$period" \
+            'BEGIN { printf "hosts 1 speed %.6g x quota %g ms of %g ms delay 5 us\n", 1 / b, q / 1000, p / 1000 }'
     else
         awk -v a="$share" -v b="${shares[0]}" -v cores="$(nproc)" \
             'BEGIN { printf "hosts 1 speed %.6g x delay 5 us cores %d of here\n", a / b, cores }'
