@@ -189,7 +189,7 @@ NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
 # options and crops need none; replayed ones compute on those of test_threads. Of the rest test/run.sh leaves out what can start none.
 NOT_HERE += $(if $(filter thread,$(SAN)),$(filter-out %/test_threads.c,$(wildcard test/ops/test_*.c)) \
                 $(addprefix test/faults/test_faults_,memory.c files.c tool.sh) \
-                $(patsubst %,test/unit/test_%.c,predict_sim config augment replay))
+                $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay))
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU) $(NOT_HERE),\
     $(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; what a sanitizer sees there it sees in the other.

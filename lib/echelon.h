@@ -133,7 +133,7 @@ struct ech_progress {
     double staleness;           /* mean since the last call, in rounds */
     uint64_t bytes_sent;        /* by this node */
     double accuracy;            /* of the last evaluation, 0..1; negative before the first */
-    int looked;                 /* 1: this call reports a look at the test set */
+    int new_accuracy;           /* 1: this call reports an accuracy that is new */
     uint32_t evaluated, to_evaluate;   /* an evaluation runs: it has so many of so many test samples behind it. 0, 0: none runs */
 };
 
@@ -152,7 +152,7 @@ struct ech_config {
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
     char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
     int batch;                    /* B, 0: max(64, 16 x nodes); with `deterministic` 64 */
-    int samples_per_step;         /* n of the asynchronous policies, for all; 0: chosen by the planner, by speed with a head apart */
+    int samples_per_step;         /* n of the asynchronous policies, for all; 0: chosen by the planner, by speed with layer separation */
     double lr, momentum, weight_decay;   /* negative: the model's default */
     double epochs;                /* default 10; ends there or at steps or target_accuracy, whichever comes first */
     int64_t steps;                /* rounds of B samples; negative: not given; 0: no training */
@@ -263,12 +263,12 @@ struct ech_config {
      * the plan goes by noisier times. Longer: where a control group deals the processor out in periods of more than 100 ms. */
     double measure;
     /* sync bsp: nodes that own the parameters together, each some parts: a number of nodes (those with the fastest links, of such the
-     * fastest; fewer where a link has no room), two or more ranks, "0,2,3", or "auto", the default: as many as are predicted to gain 2 % or
-     * more (one with another policy or codec). Only rank 0 reads it. */
+     * fastest; fewer where a link has no room), two or more ranks, "0,2,3", or "auto", the default: the fewest of 1, 2, 4, ... that are
+     * predicted to be within 2 % of the best (one with another policy or codec). Only rank 0 reads it. */
     char shards[256];
     /* sync bsp: how gradients are summed and weights given out: "server" (by their owners), "ring" (from worker to worker; the parameters
      * are owned by all that train, unless shards names some; not with sync_norm or separate) or "auto" (default): the one that
-     * is predicted to be faster, where that gains 2 % or more. Only rank 0 reads it. */
+     * is predicted to be faster; the ring where it gains 5 % or more. Only rank 0 reads it. */
     char exchange[16];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
@@ -323,7 +323,7 @@ struct ech_report {
     struct ech_link_rate link_out[ECH_WORLD_MAX], link_in[ECH_WORLD_MAX];   /* each direction, and between what measurements lie */
     uint64_t steps, samples;
     double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
-    double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: nobody looked. test_accuracy: of the final weights */
+    double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: no evaluation. test_accuracy: of the final weights */
     double target_seconds, target_epochs; /* when target_accuracy was first reached; negative: never */
     uint64_t bytes_sent[ECH_KINDS_MAX];   /* by all nodes, by message kind */
     const char *kind_name[ECH_KINDS_MAX]; /* NULL ends the list */
@@ -396,7 +396,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
 struct ech_param {
     const char *name;
     float *value;          /* [count]: Echelon writes new weights here, only inside ech_session_open, ech_step_begin, ech_session_close */
-    const float *grad;     /* [count]: read between ech_gradient_ready and the next ech_step_begin */
+    const float *grad;     /* [count]: read between ech_gradient_ready and the next ech_step_begin; leave it as it is until then */
     size_t count;
 };
 typedef struct ech_session ech_session;
@@ -409,7 +409,7 @@ struct ech_step {
 };
 
 /* Joins the other nodes with your own arrays. train_samples: size of the training set (all nodes can read all of it).
- * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp or local; nothing is separated; looks at a test set
+ * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp or local; nothing is separated; evaluations of a test set
  * are yours to make. params and the arrays must stay valid until ech_session_close. Blocks until all nodes have joined
  * and measured: `measure`, when not NULL, is called a few times with a number of samples and must compute gradients for
  * the samples as a step would (its results are not used); without it shares are equal. */

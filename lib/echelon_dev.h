@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the `echelon` command can do beside training and users of the library need not: replaying recorded runs,
- * simulated clusters, a look at a machine before a run. In the archive, but not installed, and free to change. */
+ * simulated clusters, a check of a machine before a run. In the archive, but not installed, and free to change. */
 #ifndef ECHELON_DEV_H
 #define ECHELON_DEV_H
 #include "echelon.h"
@@ -70,6 +70,7 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
 #define ECH_DOCTOR_DEVICES 16
 #define ECH_DOCTOR_INTERFACES 32
 #define ECH_DOCTOR_STACKS 2
+#define ECH_DOCTOR_WORLD 64
 /* One thing that was looked at: ECH_OK and "", or what is wrong and what to do. */
 struct ech_doctor_check { ech_status status; char text[400]; };
 struct ech_doctor_device {
@@ -113,7 +114,7 @@ struct ech_doctor {
         int done;
         double round_trip;        /* seconds, the shortest of several */
         double out, in;           /* bytes a second from here, and to here */
-        double out_lowest, out_highest, in_lowest, in_highest;   /* of the transfers that each was measured by */
+        double out_highest, in_highest;   /* the most that was seen of each while it was measured */
         double offset, within;    /* seconds by which its clock is ahead of this one's, give or take `within` */
         struct ech_doctor_check check;
     } link;
@@ -134,9 +135,27 @@ struct ech_doctor {
 ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *config, struct ech_doctor *out,
                       struct ech_error *err);
 /* The other end of ech_doctor's link, at config's coordinator (its key, insecure and deadline count, too): serves one caller after the
- * other until *config->stop is not 0. on_bound is called once it listens, on_log for each caller. A caller that says what makes no sense,
+ * other until *config->stop is not 0. on_bound is called once it listens, on_log for each caller. A caller that sends what makes no sense,
  * or nothing for the deadline, is dropped. */
 ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *err);
 /* What was found as one JSON object, like ech_model_text. */
 size_t ech_doctor_json(const struct ech_doctor *found, char *buf, size_t cap);
+
+/* Links by pair, each measured as a run measures it when its nodes have joined. */
+struct ech_doctor_links {
+    char version[16];
+    int rank, world;
+    /* [from][to], for ranks below world; 0: not measured, and from a node to itself. */
+    double rate[ECH_DOCTOR_WORLD][ECH_DOCTOR_WORLD];         /* bytes a second that `from` got through to `to` */
+    double highest[ECH_DOCTOR_WORLD][ECH_DOCTOR_WORLD];      /* the most that was seen meanwhile */
+    double round_trip[ECH_DOCTOR_WORLD][ECH_DOCTOR_WORLD];   /* seconds, the shortest of several that `to` took */
+    char slow[240];               /* a sentence about the link that is slow where others are not; "": there is none */
+    struct ech_doctor_check check;
+};
+/* On every node of the run that config describes, at the same time: they join as they would for the run (join_timeout), measure each link
+ * between two of them and tell each other; all get the whole table. on_bound, on_log and stop as in a run. Blocks for 0.3 to 2 seconds a
+ * node, and fails when for config's deadline nothing goes on. `out` is some 100 KB. Fails only for arguments that no run would take; what
+ * is found is in *out. */
+ech_status ech_doctor_links(const struct ech_config *config, struct ech_doctor_links *out, struct ech_error *err);
+size_t ech_doctor_links_json(const struct ech_doctor_links *found, char *buf, size_t cap);
 #endif

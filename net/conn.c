@@ -10,6 +10,7 @@
 
 #define BATCHES_A_TURN 8 /* after so many, or one of the largest, the other connections have their turn */
 #define READS_A_TURN 8
+#define AWAITED 16384   /* 1.3 ms of 100 Mb/s */
 /* Bytes of a batch. What is in one can no longer be overtaken, so it begins with one chunk, and again once the transport takes less than a
  * whole one. Where it takes all, a batch costs a system call, and with TCP's pacing a timer, whatever its size. */
 #define BATCH_LEAST ECHI_NET_CHUNK
@@ -233,11 +234,20 @@ static void note_flow(struct echi_net *net, const struct echi_conn *conn, size_t
     net->flow.open = net->open_flows > 0;
 }
 
+/* Of a large chunk the next bytes are waited for together: over a link of 100 Mb/s each packet would wake this thread by itself. Its end
+ * wakes it in any case. */
+static void await_rest(struct echi_net *net, struct echi_conn *conn) {
+    const size_t left = conn->receive.left;
+    const int bytes = left > AWAITED ? AWAITED : left > 1 ? (int)left : 1;
+    if (listens(conn)) net->transport->ops->await_bytes(net->transport, conn->link, bytes);
+}
+
 bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
     if (conn->state == ECHI_CONN_LEAVING) read_nothing(net, conn);
-    for (int turn = 0; turn < READS_A_TURN && listens(conn) && echi_event_room(net); turn++) {
+    size_t got = 1, space = 1;
+    for (int turn = 0; turn < READS_A_TURN && got == space && listens(conn) && echi_event_room(net); turn++) {
         struct iovec iov[2];
-        size_t got, space = 0;
+        space = 0;
         int n = echi_receive_space(&conn->receive, iov);
         for (int i = 0; i < n; i++) space += iov[i].iov_len;
         struct ech_error err;
@@ -251,9 +261,9 @@ bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
         if (conn->state == ECHI_CONN_UP) net->peers[conn->rank].got += got;
         echi_conn_process(net, conn);
         if (conn->state == ECHI_CONN_UP && got > 0) note_flow(net, conn, got);
-        if (got < space) return true;
     }
-    return false;
+    await_rest(net, conn);
+    return got < space;
 }
 
 void echi_conn_bury(struct echi_net *net, struct echi_conn *conn) {

@@ -50,6 +50,8 @@ struct echi_transport_ops {
                         struct ech_error *err);
     /* Whether `wait` reports the link ready to write; off at first, on for a dialled link. Reading is always reported. */
     void (*watch_write)(struct echi_transport *t, struct echi_link *link, bool on);
+    /* `wait` may hold back that the link is ready to read until so many bytes have come, or it ended; 1 at first. A wish. */
+    void (*await_bytes)(struct echi_transport *t, struct echi_link *link, int bytes);
     /* Nothing more will be written; what was written still arrives. */
     void (*finish)(struct echi_transport *t, struct echi_link *link);
     void (*hang_up)(struct echi_transport *t, struct echi_link *link);

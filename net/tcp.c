@@ -26,7 +26,7 @@
 
 struct tcp_link {
     struct echi_link link;
-    int fd;
+    int fd, awaited; /* awaited: 0 is the system's 1 */
     bool watched;
 };
 struct tcp {
@@ -74,7 +74,7 @@ static struct tcp_link *make_link(struct tcp *tcp, int fd, uint32_t events, void
     if (tcp->unheard) (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &tcp->unheard, sizeof tcp->unheard);
     struct tcp_link *l = calloc(1, sizeof *l);
     if (!l) return NULL;
-    *l = (struct tcp_link){{user}, fd, (events & EPOLLOUT) != 0};
+    *l = (struct tcp_link){.link = {user}, .fd = fd, .watched = (events & EPOLLOUT) != 0};
     if (watch(tcp, EPOLL_CTL_ADD, fd, events, l)) return l;
     free(l);
     return NULL;
@@ -245,6 +245,14 @@ static void tcp_watch_write(struct echi_transport *t, struct echi_link *link, bo
     watch(of(t), EPOLL_CTL_MOD, l->fd, on ? EPOLLIN | EPOLLOUT : EPOLLIN, l);
 }
 
+static void tcp_await_bytes(struct echi_transport *t, struct echi_link *link, int bytes) {
+    (void)t;
+    struct tcp_link *l = (struct tcp_link *)link;
+    const int awaited = bytes > 1 ? bytes : 0;
+    if (awaited == l->awaited || setsockopt(l->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) != 0) return;
+    l->awaited = awaited;
+}
+
 static void tcp_finish(struct echi_transport *t, struct echi_link *link) {
     (void)t;
     shutdown(((struct tcp_link *)link)->fd, SHUT_WR);
@@ -395,6 +403,7 @@ static const struct echi_transport_ops tcp_ops = {
     .read = tcp_read,
     .write = tcp_write,
     .watch_write = tcp_watch_write,
+    .await_bytes = tcp_await_bytes,
     .finish = tcp_finish,
     .hang_up = tcp_hang_up,
     .wait = tcp_wait,

@@ -258,7 +258,7 @@ ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residu
     ECHI_TRY(numbers(g, at, count, "code.push", &from, err));
     ECHI_TRY(message(out, out_at, count, "code.push", &to, err));
     if (fresh) memcpy(rest, from, count * sizeof *rest);
-    else echi_kernels(device)->add(rest, from, count);
+    else echi_kernels(device)->add(rest, rest, from, count);
     if (!echi_kernels(device)->finite(rest, count)) return diverged("code.push", err);
     const size_t n = how->ratio == ECHI_WHOLE ? count : echi_topk_select(device, rest, count, how, room->index);
     if (n == count || all_is_shorter(n, count)) {

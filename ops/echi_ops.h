@@ -194,7 +194,7 @@ struct echi_step {
     enum echi_rule rule;
     echi_real lr;                /* Adam's is divided by what m weighs */
     echi_real l2;                /* SGD: f * weight decay; Adam: weight decay */
-    echi_real momentum;          /* SGD */
+    echi_real momentum;          /* SGD; 0: v counts as 0, and is neither read nor written */
     echi_real per_f;             /* Adam, as all below: 1/f */
     echi_real keep1, gain1, keep2, gain2;
     echi_real whole2;            /* 1 / what s weighs */
@@ -218,6 +218,11 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
                     struct ech_error *err);
 /* x *= factor */
 ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
+/* sum[at + i] += x[i] * factor, the product rounded by itself; `x` is memory of the host, apart from the sum. */
+ech_status echi_add_scaled(struct echi_device *device, struct echi_buffer *sum, size_t at, const echi_real *x, size_t count,
+                           echi_real factor, struct ech_error *err);
+/* to = x * factor, by the thread that calls; the two are apart. */
+void echi_scaled(echi_real *to, const echi_real *x, size_t count, echi_real factor);
 /* The change instead of the weights (design, 6, "Owner's state"): a_out = a - the step. */
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
                             const struct echi_moments *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how,

@@ -9,8 +9,8 @@ static void descend(const struct echi_cpu_descent *d, size_t count) {
 static void adam(const struct echi_cpu_descent *d, size_t count) {
     for (size_t i = 0; i < count; i++) echi_cpu_adam_one(d, i);
 }
-static void add(echi_real *sum, const echi_real *x, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += x[i];
+static void add(echi_real *sum, const echi_real *a, const echi_real *b, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] = a[i] + b[i];
 }
 static bool finite_all(const echi_real *x, size_t count) {
     bool good = true;

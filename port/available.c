@@ -60,13 +60,14 @@ static const struct place memory_places[] = {
     {":memory:", "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes"},
 };
 
-static uint64_t left_in(const char *root, const char *folder, const struct place *at) {
+static uint64_t left_in(const char *root, const char *folder, const struct place *at, uint64_t *beside) {
     uint64_t limit, used, files, sum = 0;
     if (!number_in(root, folder, at->limit, "", &limit) || !number_in(root, folder, at->beside, "", &used)) return UINT64_MAX;
     static const char *const kinds[] = {"inactive_file ", "active_file "};
     for (int i = 0; i < 2; i++)
         if (number_in(root, folder, "/memory.stat", kinds[i], &files)) sum += files;
     used -= sum < used ? sum : used;
+    *beside = used;
     return used < limit ? limit - used : 0;
 }
 
@@ -79,58 +80,74 @@ static const struct place time_places[] = {
     {":cpuacct,cpu:", "/sys/fs/cgroup/cpuacct,cpu", "/cpu.cfs_quota_us", "/cpu.cfs_period_us"},
 };
 
-/* In processors, of which a part counts as one. Without a limit the quota is "max", which is no number, or -1. */
-static uint64_t processors_in(const char *root, const char *folder, const struct place *at) {
-    uint64_t quota, period = 0;
+#define PARTS UINT64_C(1000000)   /* of a processor, in which shares of its time are compared */
+
+/* Of each period, microseconds. Without a limit the quota is "max", which is no number, or -1. */
+static uint64_t granted_in(const char *root, const char *folder, const struct place *at, uint64_t *period) {
+    uint64_t quota;
     struct text text;
-    const bool limited = text_of(root, folder, at->limit, &text) && number(text.at, "", &quota) && quota <= INT64_MAX;
-    const char *behind = limited ? strchr(text.at, ' ') : NULL;
-    if (limited && at->beside) number_in(root, folder, at->beside, "", &period);
-    else if (behind) number(behind, "", &period);
-    return limited && period > 0 ? quota / period + (quota % period > 0) : UINT64_MAX;
+    if (!text_of(root, folder, at->limit, &text) || !number(text.at, "", &quota) || quota > INT64_MAX / PARTS) return UINT64_MAX;
+    const char *behind = strchr(text.at, ' ');
+    *period = 0;
+    if (at->beside) number_in(root, folder, at->beside, "", period);
+    else if (behind) number(behind, "", period);
+    return *period > 0 ? quota * PARTS / *period : UINT64_MAX;
 }
 
-typedef uint64_t (*amount)(const char *root, const char *folder, const struct place *at);
 
-/* The least that the process' group, or one above it, says. In a container its path may be one that only the host knows: then the
- * mount itself is its group. */
-static uint64_t least_of(const char *root, const struct place *place, const char *groups, amount of) {
+/* What is asked for; and *beside, what it was compared with. */
+typedef uint64_t (*amount)(const char *root, const char *folder, const struct place *at, uint64_t *beside);
+
+/* The least that the process' group, or one above it, says, where that is less than *least. In a container its path may be one that only
+ * the host knows: then the mount itself is its group. */
+static void least_of(const char *root, const struct place *place, const char *groups, amount of, uint64_t *least, uint64_t *out_beside) {
     const char *at = strstr(groups, place->controller);
     char folder[4096];
-    uint64_t least = UINT64_MAX;
-    if (!at) return least;
+    if (!at) return;
     at += strlen(place->controller);
-    if (snprintf(folder, sizeof folder, "%s%.*s", place->mount, (int)strcspn(at, "\n"), at) >= (int)sizeof folder) return least;
+    if (snprintf(folder, sizeof folder, "%s%.*s", place->mount, (int)strcspn(at, "\n"), at) >= (int)sizeof folder) return;
     for (;;) {
-        const uint64_t said = of(root, folder, place);
-        if (said < least) least = said;
+        uint64_t beside = 0;
+        const uint64_t said = of(root, folder, place, &beside);
+        if (said < *least) {
+            *least = said;
+            *out_beside = beside;
+        }
         char *slash = strrchr(folder, '/');
-        if (!slash || (size_t)(slash - folder) < strlen(place->mount)) return least;
+        if (!slash || (size_t)(slash - folder) < strlen(place->mount)) return;
         *slash = 0;
     }
 }
 
-static uint64_t least_in_groups(const char *root, const struct place *places, size_t count, amount of) {
+static uint64_t least_in_groups(const char *root, const struct place *places, size_t count, amount of, uint64_t *out_beside) {
     uint64_t least = UINT64_MAX;
     struct text groups;
     const bool grouped = text_of(root, "/proc/self", "/cgroup", &groups);
-    for (size_t i = 0; grouped && i < count; i++) {
-        const uint64_t said = least_of(root, &places[i], groups.at, of);
-        if (said < least) least = said;
-    }
+    for (size_t i = 0; grouped && i < count; i++) least_of(root, &places[i], groups.at, of, &least, out_beside);
     return least;
 }
 #define PLACES(places) (places), sizeof (places) / sizeof (places)[0]
 
 size_t echi_memory_available(const char *root) {
-    uint64_t least = UINT64_MAX, kibibytes;
+    uint64_t least = UINT64_MAX, kibibytes, used;
     if (number_in(root, "/proc", "/meminfo", "MemAvailable:", &kibibytes) && kibibytes < UINT64_MAX / 1024) least = kibibytes * 1024;
-    const uint64_t left = least_in_groups(root, PLACES(memory_places), left_in);
+    const uint64_t left = least_in_groups(root, PLACES(memory_places), left_in, &used);
     if (left < least) least = left;
     return least < SIZE_MAX ? (size_t)least : SIZE_MAX;
 }
 
 int echi_cpu_granted(const char *root) {
-    const uint64_t processors = least_in_groups(root, PLACES(time_places), processors_in);
-    return processors > INT_MAX ? INT_MAX : processors > 0 ? (int)processors : 1;
+    uint64_t period;
+    const uint64_t parts = least_in_groups(root, PLACES(time_places), granted_in, &period);
+    if (parts >= PARTS * INT_MAX) return INT_MAX;
+    return parts > 0 ? (int)((parts + PARTS - 1) / PARTS) : 1;
+}
+
+bool echi_cpu_quota(const char *root, double *out_seconds, double *out_period) {
+    uint64_t period = 0;
+    const uint64_t parts = least_in_groups(root, PLACES(time_places), granted_in, &period);
+    if (parts == 0 || parts == UINT64_MAX) return false;
+    *out_period = (double)period * 1e-6;
+    *out_seconds = *out_period * ((double)parts / (double)PARTS);
+    return true;
 }

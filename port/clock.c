@@ -23,3 +23,5 @@ void echi_sleep_until(int64_t deadline) {
     /* Absolute, so a signal that interrupts the sleep costs no drift. */
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) continue;
 }
+
+void echi_sleep(int64_t ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }

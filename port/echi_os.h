@@ -15,6 +15,7 @@ int64_t echi_now(void);                    /* monotonic, from an arbitrary start
 int64_t echi_wall_clock(void);             /* since 1970, as the machine believes: for people, and never to wait by */
 int64_t echi_thread_cpu(void);             /* CPU time that the calling thread has used */
 void echi_sleep_until(int64_t deadline);   /* absolute, on the clock of echi_now; a past deadline returns at once */
+void echi_sleep(int64_t ns);               /* so long, less than a second, whatever clocks say meanwhile; a signal may end it */
 
 /* --- threads --- */
 struct echi_thread { pthread_t handle; };
@@ -39,11 +40,12 @@ bool echi_cond_wait(struct echi_cond *c, struct echi_mutex *m, int64_t deadline)
 void *echi_alloc_aligned(size_t bytes);    /* 64-byte aligned, zeroed, large pages asked for from 2 MiB on; NULL when there is none;
                                               free with echi_free_aligned */
 void echi_free_aligned(void *p);
-/* Blocks from 16 MiB on are NULL too when there is less memory than that, by echi_memory_available("") and whoever else on this machine
- * takes some with this function. */
-/* Bytes that this process may still take, as the system and its control groups say; SIZE_MAX where nothing says so. Large blocks are
- * refused beyond it. `root` stands in front of the files' paths: "", but for tests. */
+/* Bytes that this process may still take, as the system and its control groups say; SIZE_MAX where nothing says so. `root` stands in front
+ * of the files' paths: "", but for tests. */
 size_t echi_memory_available(const char *root);
+/* Those that blocks from 1 MiB on may take: 16 MiB are left to all that is smaller. A larger block is refused (NULL), also when others on
+ * this machine have taken what there was with this function. */
+size_t echi_memory_for_blocks(void);
 /* A range of addresses: zeros, page by page memory once it is written; page aligned; NULL when there is none. */
 void *echi_reserve(size_t bytes);
 void echi_release(void *reserved, size_t bytes);   /* the same bytes; NULL is harmless */
@@ -109,6 +111,8 @@ const char *echi_cpu_bf16_lacks(void);     /* of bf16: what is missing, in words
 int echi_cpu_count(void);                  /* processors this process may run on, or as many as its control groups grant the time of */
 /* The latter, at least 1; INT_MAX where nothing is said. `root` as above. */
 int echi_cpu_granted(const char *root);
+/* The tightest quota of its control groups: so many seconds of processor time in each period of so many. False where there is none. */
+bool echi_cpu_quota(const char *root, double *out_seconds, double *out_period);
 size_t echi_resident_peak(void);           /* bytes, 0 when the OS does not say */
 ech_status echi_entropy(void *out, size_t len, struct ech_error *err);
 #endif

@@ -11,10 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LISTED "listed"
 static ech_status fail_folder(struct ech_error *err, const char *path, const char *what) {
     const int code = errno;
-    const char *advice = code == ENOENT                      ? ": make the folder it is to be in first"
-                         : code == EACCES || code == EROFS   ? ": choose a folder you may write to"
+    const bool made = strcmp(what, LISTED) != 0;   /* it is to be written to */
+    const char *advice = code == ENOENT                      ? made ? ": make the folder it is to be in first" : ": check its name"
+                         : code == EACCES || code == EROFS   ? made ? ": choose a folder you may write to" : ": check its permissions"
                          : code == EEXIST || code == ENOTDIR ? ": it is no folder; give another name"
                                                              : "";
     return echi_fail(err, ECH_E_IO, "folder", "folder '%s' cannot be %s (%s)%s", path, what, strerror(code), advice);
@@ -31,12 +33,12 @@ ech_status echi_folder_make(const char *path, struct ech_error *err) {
 
 ech_status echi_folder_list(const char *path, ech_status (*each)(void *self, const char *name), void *self, struct ech_error *err) {
     DIR *folder = opendir(path);
-    if (!folder) return fail_folder(err, path, "listed");
+    if (!folder) return fail_folder(err, path, LISTED);
     ech_status status = ECH_OK;
     errno = 0;
     for (struct dirent *entry; status == ECH_OK && (entry = readdir(folder)); errno = 0)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) status = each(self, entry->d_name);
-    if (status == ECH_OK && errno) status = fail_folder(err, path, "listed");
+    if (status == ECH_OK && errno) status = fail_folder(err, path, LISTED);
     closedir(folder);
     return status;
 }

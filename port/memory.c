@@ -9,24 +9,28 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ALIGNMENT ((size_t)64)
 /* Weights and activations are gone through in strides, so a page of 4 KiB is often needed for a few lines of it: pages of 2 MiB make
  * convolutions 2 to 5 % faster. Linux gives them to whoever asks, and to aligned blocks only. */
 #define LARGE_PAGE ((size_t)2 << 20)
-#define LARGE ((size_t)16 << 20)   /* blocks from here on are compared with what there is */
+#define LARGE ((size_t)1 << 20)    /* blocks from here on are compared with what there is, and leave SPARE of it */
+/* Smaller blocks, threads' stacks and the kernel's own (sockets, page tables) are not compared: of them four nodes on one machine take this
+ * much at most before the next large block is asked for. */
+#define SPARE ((size_t)16 << 20)
 
 /* The nodes of a machine compare and take in turn. Memory counts as taken once it is touched: without turns several nodes would find the
  * same memory, and the kernel would kill one of them. The lock is on the file that reports what there is, since all of them can open it.
  * Any process may hold that lock, so a node waits ten seconds at most. */
-#define TURN_TRIES 2000
-#define TURN_PAUSE INT64_C(5000000)
+#define TURN_TRIES 10000
+#define TURN_PAUSE 1000000   /* nanoseconds from now, not until a time: a clock that jumps back would hold a node up */
 
 static int take_turn(void) {
     const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     for (int tries = 0; fd >= 0 && tries < TURN_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; tries++)
-        echi_sleep_until(echi_now() + TURN_PAUSE);
+        echi_sleep(TURN_PAUSE);
     return fd;
 }
 
@@ -46,13 +50,18 @@ static void end_turn(int turn) {
     close(turn);
 }
 
+size_t echi_memory_for_blocks(void) {
+    const size_t available = echi_memory_available("");
+    return available == SIZE_MAX ? SIZE_MAX : available > SPARE ? available - SPARE : 0;
+}
+
 void *echi_alloc_aligned(size_t bytes) {
     size_t padded;
     if (!echi_add_size(bytes ? bytes : 1, ALIGNMENT - 1, &padded)) return NULL;
     padded &= ~(ALIGNMENT - 1);
     if (padded < LARGE) return take(padded);
     const int turn = take_turn();
-    void *p = padded > echi_memory_available("") ? NULL : take(padded);
+    void *p = padded > echi_memory_for_blocks() ? NULL : take(padded);
     end_turn(turn);
     return p;
 }
@@ -75,7 +84,7 @@ void echi_release(void *reserved, size_t bytes) {
 bool echi_reserve_take(void *reserved, size_t at, size_t len) {
     uint8_t *first = (uint8_t *)reserved + at;
     const int turn = len < LARGE ? -1 : take_turn();
-    const bool there = len < LARGE || len <= echi_memory_available("");
+    const bool there = len < LARGE || len <= echi_memory_for_blocks();
 #ifdef MADV_HUGEPAGE
     const uintptr_t large = ((uintptr_t)first + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1), end = ((uintptr_t)first + len) & ~(LARGE_PAGE - 1);
     if (there && end > large) (void)madvise(first + (large - (uintptr_t)first), end - large, MADV_HUGEPAGE);

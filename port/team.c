@@ -136,11 +136,14 @@ static void *worker_main(void *arg) {
     }
 }
 
-/* ----------------------------------------------------------------- callers */
+/* ----------------------------------------------------------------- callers
+ *
+ * What a caller writes before it looks whether somebody sleeps is written by an exchange: AArch64 keeps a store in front of the load
+ * behind it (both sequentially consistent), but QEMU 7.2 on x86 does not, and there a thread was left asleep. */
 
 static void open_gate(struct echi_team *p, int parts) {
     const unsigned before = atomic_load_explicit(&p->gate, memory_order_relaxed);
-    atomic_store(&p->gate, ((before & WORK) + NEXT) | OPEN);
+    atomic_exchange(&p->gate, ((before & WORK) + NEXT) | OPEN);
     int asleep = atomic_load(&p->sleeping);
     if (asleep == 0) return;
     echi_mutex_lock(&p->lock);
@@ -157,7 +160,7 @@ static void close_gate(struct echi_team *p) {
         if (!inside(p)) return;
     } while (look_again(p, &w));
     echi_mutex_lock(&p->lock);
-    atomic_store(&p->waiting, true);
+    atomic_exchange(&p->waiting, true);
     while (inside(p)) echi_cond_wait(&p->done, &p->lock, INT64_MAX);
     atomic_store(&p->waiting, false);
     echi_mutex_unlock(&p->lock);

@@ -33,7 +33,7 @@ LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAG
 builds STATIC=1 CROSS_COMPILE=$cross
 builds build/worker
 set +e
-emulated() { qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$@"; }
+emulated() { timeout -k 5 600 qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$@"; }
 
 # --- the arithmetic, and the units but those that take minutes here
 export TEST_PART=${PART:-96} library machine build work

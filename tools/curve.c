@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * --curve: what each look at the test set found, as comma-separated values for a spreadsheet or a plot. */
+ * --curve: what each evaluation found, as comma-separated values for a spreadsheet or a plot. */
 #include "tool.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ ech_status curve_open(struct curve *curve, const char *path, struct ech_error *e
 }
 
 void curve_add(struct curve *curve, const struct ech_progress *now) {
-    if (!curve->file || !now->looked) return;
+    if (!curve->file || !now->new_accuracy) return;
     fprintf(curve->file, "%llu,%.6g,%.6g,%.6g,%.6g\n", (unsigned long long)now->samples, now->epochs, now->seconds, now->loss,
             now->accuracy);
     fflush(curve->file);   /* the line of a long run that somebody plots while it goes */

@@ -21,11 +21,12 @@ static const struct ech_option own[] = {
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
     {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
     {"profile", "FILE", "", "what arithmetic costs, as `echelon train --profile-out` writes it; without it a built-in table"},
-    {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
+    {"curve", "FILE", "", "a line for each evaluation: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
-    {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
+    {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},
     {"json", NULL, "", "what is found as one JSON object, for programs"},
     {"listen", NULL, "", "answers nodes that measure their link, at --coordinator, until it is stopped"},
+    {"links", NULL, "", "on all nodes at once: measures the link between each two of them, and prints the table"},
     {"help", NULL, "", "this text"},
 };
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
@@ -42,6 +43,7 @@ static const struct {
     {TRAIN, "profile", "a run measures its nodes; `echelon sim` takes a profile, and --profile-out writes one"},
     {TRAIN, "json", "--report FILE writes what a run did as JSON"},
     {TRAIN, "listen", "`echelon doctor` measures links"},
+    {TRAIN, "links", "`echelon doctor` measures links"},
     {DOCTOR, "hosts", "machines are simulated by `echelon sim`"},
     {DOCTOR, "workers", "machines are simulated by `echelon sim`"},
     {DOCTOR, "spread", "machines are simulated by `echelon sim`"},
@@ -53,6 +55,7 @@ static const struct {
     {DOCTOR, "curve", "it trains nothing"},
     {SIM, "json", "--report FILE writes what a run did as JSON"},
     {SIM, "listen", "simulated nodes meet without a network"},
+    {SIM, "links", "simulated nodes meet without a network"},
     {SIM, "local", "all nodes are simulated here: give their number with --workers, or --hosts FILE"},
     {SIM, "rank", "all nodes are simulated here: give their number with --workers, or --hosts FILE"},
     {SIM, "world", "give the number of nodes with --workers, or --hosts FILE"},
@@ -104,7 +107,7 @@ static const struct {
      "seed no-shuffle winograd precision augment sync-norm deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " json listen progress verbose report curve save save-plan record profile-out help "},
+    {"What it tells", " json listen links progress verbose report curve save save-plan record profile-out help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -258,6 +261,7 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "verbose") == 0) command->verbose = true;
     else if (strcmp(name, "json") == 0) command->json = true;
     else if (strcmp(name, "listen") == 0) command->listen = true;
+    else if (strcmp(name, "links") == 0) command->links = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
     else if (strcmp(name, "device") == 0) return set_device(command, value, err);
     else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);

@@ -58,7 +58,7 @@ void progress_show(struct progress *p, const struct ech_progress *now) {
     if (p->quiet) return;
     if (now->to_evaluate > 0) return show_eval(p, now);
     p->evals = 0;
-    if (!p->terminal && !now->looked && p->said && now->seconds - p->last < p->every) return;
+    if (!p->terminal && !now->new_accuracy && p->said && now->seconds - p->last < p->every) return;
     p->last = now->seconds;
     p->said = true;
     /* What matters most comes first: a narrow terminal cuts the end. */

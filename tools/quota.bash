@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # A host's share of the processors, as a quota of a CPU control group (version 1 or 2). Sourced by tools/testbed and by the benches.
 #
-# A quota is a bucket that is filled once a period. The shorter the period, the more a host resembles a slower processor.
-# The kernel allows no quota under 1 ms, so the period of a share below one core is 1 ms / share: 8 ms for an eighth.
+# A quota is a bucket that is filled once a period. The shorter the period, the more a host resembles a slower processor. But the kernel
+# notices that a running thread has used up its quota at the next tick, 4 ms at CONFIG_HZ=250, and a bucket holds one period's quota: what
+# is filled in meanwhile is lost. A thread with 1 ms of each 2 gets 0.33 to 0.37 of a core instead of a half. So a period is two ticks.
+
+# quota_of SHARE: quota and period in microseconds. The kernel allows no quota under 1 ms, so a share below an eighth has a longer period.
+quota_of() { awk -v s="$1" 'BEGIN { p = s < 0.125 ? int(1000 / s + 0.5) : 8000; print s < 0.125 ? 1000 : int(s * p + 0.5), p }'; }
 
 # quota_open NAME: a control group for the hosts, ahead of whatever else this machine does. Sets quota_root and quota_version;
 # false, with quota_reason, where this machine or user cannot.
@@ -33,7 +37,7 @@ quota_open() {
 quota_set() {
     local group=$quota_root/$1 quota period
     mkdir -p "$group" || return 1
-    read -r quota period <<< "$(awk -v s="$2" 'BEGIN { if (s < 1) print 1000, int(1000 / s + 0.5); else print int(1000 * s + 0.5), 1000 }')"
+    read -r quota period <<< "$(quota_of "$2")"
     if [ $quota_version = 1 ]; then
         echo -1 > "$group/cpu.cfs_quota_us"   # a new period is checked against the old quota
         echo "$period" > "$group/cpu.cfs_period_us"

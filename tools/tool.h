@@ -28,7 +28,7 @@ struct command {
     const char *devices;                  /* --device with a list, one a rank; NULL: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
     bool help, verbose;
-    bool json, listen;                    /* doctor */
+    bool json, listen, links;             /* doctor */
 };
 
 /* options.c: environment, then command line. On failure a sentence is in err. */
@@ -65,7 +65,7 @@ void progress_tell(struct progress *p, const char *line);   /* what was asked fo
 void progress_show(struct progress *p, const struct ech_progress *now);
 void progress_end(struct progress *p);
 
-/* curve.c: a line for each look, into a file. */
+/* curve.c: a line for each evaluation, into a file. */
 struct curve { FILE *file; const char *path; };
 ech_status curve_open(struct curve *curve, const char *path, struct ech_error *err);   /* "": none, and the calls below do nothing */
 void curve_add(struct curve *curve, const struct ech_progress *now);

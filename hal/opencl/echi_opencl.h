@@ -35,7 +35,7 @@ struct echi_opencl_device {
     struct echi_team *team;
     size_t items_most;              /* work-items of a group */
 };
-#define ECHI_OPENCL_OPTIONS "-cl-std=CL1.2"   /* for its compiler */
+#define ECHI_OPENCL_OPTIONS "-cl-std=CL1.2 -w"   /* for its compiler: without its warnings, which some print themselves (PoCL does) */
 ech_status echi_opencl_program_create(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err);
 ech_status echi_opencl_program_load(void *impl, const void *bytes, size_t len, void **out_program, struct ech_error *err);
 void echi_opencl_program_binary(void *impl, void *program, void **out_bytes, size_t *out_len);

@@ -249,7 +249,7 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0] || config->checkpoint[0] ||
         config->profile_out[0])
         return echi_fail(err, ECH_E_ARGUMENT, "session.open",
-                         "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init, save, "
+                         "in a session evaluations, files and the head are the caller's: leave target-accuracy, separate, init, save, "
                          "checkpoint and profile-out alone");
     if (config->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open",
@@ -350,12 +350,11 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
                          s->job.layer[param].name);
     s->ready[param] = true;
     /* Mean over n to sum over n divided by B (PROTOCOL.md, "Weight of a sample"). */
-    const float scale = (float)((double)s->task.lease.n / s->task.divisor);
+    const float factor = (float)((double)s->task.lease.n / s->task.divisor);
     const float *grad = s->param[param].grad;
     struct echi_exec *exec = borrow(s);
     if (exec) {
-        float *to = (float *)echi_exec_slot(exec, s->task.grads, NULL) + s->job.layer[param].at;
-        for (size_t i = 0; i < s->param[param].count; i++) to[i] = grad[i] * scale;
+        echi_exec_give(exec, &s->task, param, grad, factor);
         size_t bytes;
         const ech_status status = s->task.coded.kind ? echi_exec_push(exec, &s->task, param, &bytes, err) : ECH_OK;
         give_back(s);

@@ -46,9 +46,9 @@ static ech_status hash(struct ech_data *data, struct ech_error *err) {
     echi_sha256_add(&s, data->name, sizeof data->name);
     ech_status status = ECH_OK;
     for (int t = 0; t < 2; t++) {
-        uint32_t count = t ? data->n_test : data->n_train, looks = count < HASHED ? count : HASHED;
-        for (uint32_t i = 0; i < looks; i++) {
-            uint32_t index = (uint32_t)((uint64_t)i * count / looks);
+        uint32_t count = t ? data->n_test : data->n_train, picked = count < HASHED ? count : HASHED;
+        for (uint32_t i = 0; i < picked; i++) {
+            uint32_t index = (uint32_t)((uint64_t)i * count / picked);
             uint16_t label = 0;
             ECHI_TRY_GOTO(callback_read(data->self, t != 0, NULL, &index, 1, row, &label, err), out);
             for (size_t k = 0; k < size; k++) {

@@ -55,6 +55,11 @@ ech_status echi_data_find_all(const struct echi_data_files *files, const char *d
                      path[first].shown, files->count - missing, files->set, files->number, files->fetch);
 }
 
+static ech_status pass(void *self, const char *name) {
+    (void)self, (void)name;
+    return ECH_OK;
+}
+
 /* What lies in a folder says which set it is; what is missing of that set is for its reader to say. */
 static ech_status open_folder(const char *dir, ech_data **out, struct ech_error *err) {
     if (strlen(dir) > ECHI_DATA_DIR_MOST)
@@ -67,9 +72,13 @@ static ech_status open_folder(const char *dir, ech_data **out, struct ech_error 
     if (idx)
         return echi_fail(err, ECH_E_FORMAT, "data.open", "%s has files of MNIST and of CIFAR-10: give each set a folder of its own",
                          path.shown);
+    struct ech_error reason;   /* it has the whole name, and of a long one nothing else would be left */
+    if (strlen(dir) <= ECHI_DATA_SHOWN && echi_folder_list(dir, pass, NULL, &reason) != ECH_OK)
+        return echi_fail(err, ECH_E_IO, "data.open", "%s; fetch data with tools/get-data mnist (or cifar10), or give glyphs",
+                         reason.text);
     return echi_fail(err, ECH_E_IO, "data.open",
                      "%s has neither MNIST's idx files (train-images-idx3-ubyte and three more) nor CIFAR-10's binary ones "
-                     "(data_batch_1.bin and five more), or is not a folder: fetch them with tools/get-data mnist (or cifar10), "
+                     "(data_batch_1.bin and five more), or cannot be read: fetch them with tools/get-data mnist (or cifar10), "
                      "or give glyphs", path.shown);
 }
 

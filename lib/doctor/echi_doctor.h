@@ -16,5 +16,10 @@ enum echi_doctor_part { ECHI_DOCTOR_NEITHER, ECHI_DOCTOR_PORT, ECHI_DOCTOR_LINK 
 enum echi_doctor_part echi_doctor_network(const struct ech_config *config, struct ech_doctor *out);
 void echi_doctor_port(const struct ech_config *config, struct ech_doctor *out);
 void echi_doctor_link(const struct ech_config *config, struct ech_doctor *out);
+/* Purposes of meetings (echi_meet.h). */
+#define ECHI_DOCTOR_MEET_LISTENER "the link to a listener"
+#define ECHI_DOCTOR_MEET_LINKS "the links of all nodes"
+/* The sentence that ech_doctor_links has of a slow link; "": none is. */
+void echi_doctor_slow(const struct ech_doctor_links *table, char *text, size_t cap);
 void echi_doctor_memory(const struct ech_config *config, const ech_model *model, const ech_data *data, struct ech_doctor *out);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * struct ech_doctor as one JSON object. */
+ * What was found as one JSON object: struct ech_doctor, and struct ech_doctor_links. */
 #include "echelon_dev.h"
 #include "echi_json_write.h"
 
@@ -74,9 +74,7 @@ static void add_meeting(struct echi_json_put *j, const struct ech_doctor *d) {
     add_rate(j, "round_trip_seconds", d->link.round_trip);
     add_rate(j, "out_bytes_per_second", d->link.out);
     add_rate(j, "in_bytes_per_second", d->link.in);
-    add_rate(j, "out_lowest_bytes_per_second", d->link.out_lowest);
     add_rate(j, "out_highest_bytes_per_second", d->link.out_highest);
-    add_rate(j, "in_lowest_bytes_per_second", d->link.in_lowest);
     add_rate(j, "in_highest_bytes_per_second", d->link.in_highest);
     echi_json_put_real(j, "clock_offset_seconds", measured ? d->link.offset : (double)NAN);
     echi_json_put_real(j, "clock_offset_within_seconds", measured ? d->link.within : (double)NAN);
@@ -116,5 +114,33 @@ size_t ech_doctor_json(const struct ech_doctor *d, char *buf, size_t cap) {
     add_found(&json, d);
     add_meeting(&json, d);
     add_memory(&json, d);
+    return echi_json_put_end(&json);
+}
+
+static void add_pair(struct echi_json_put *j, const struct ech_doctor_links *t, int from, int to) {
+    echi_json_put_object(j, NULL);
+    echi_json_put_integer(j, "from", from);
+    echi_json_put_integer(j, "to", to);
+    add_rate(j, "bytes_per_second", t->rate[from][to]);
+    add_rate(j, "highest_bytes_per_second", t->highest[from][to]);
+    add_rate(j, "round_trip_seconds", t->round_trip[from][to]);
+    echi_json_put_close(j);
+}
+
+size_t ech_doctor_links_json(const struct ech_doctor_links *t, char *buf, size_t cap) {
+    if (buf && cap) buf[0] = 0;
+    if (!t) return 0;
+    struct echi_json_put json;
+    echi_json_put_begin(&json, buf, cap);
+    echi_json_put_text(&json, "version", t->version);
+    add_check(&json, &t->check);
+    echi_json_put_integer(&json, "rank", t->rank);
+    echi_json_put_integer(&json, "world", t->world);
+    echi_json_put_text(&json, "slow", t->slow);
+    echi_json_put_list(&json, "pairs");
+    for (int from = 0; from < t->world; from++)
+        for (int to = 0; to < t->world; to++)
+            if (from != to) add_pair(&json, t, from, to);
+    echi_json_put_close(&json);
     return echi_json_put_end(&json);
 }

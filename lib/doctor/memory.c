@@ -65,7 +65,9 @@ static ech_status set_up(struct trial *t, const struct ech_config *c, struct ech
     if (c->rank == 0) ECHI_TRY(echi_first_weights(t->job.model, c, &t->weights, err));
     t->job.first_weights = t->weights;
     ECHI_TRY(echi_node_exec(c, &t->job, &t->exec, err));
-    ECHI_TRY(echi_measure(&t->job, echi_exec_device(t->exec), c->slow, NULL, &t->times[c->rank], err));
+    struct echi_cost_io io;
+    ECHI_TRY(echi_node_io(c, &t->job, &io, err));
+    ECHI_TRY(echi_measure(&t->job, echi_exec_device(t->exec), c->slow, NULL, io, &t->times[c->rank], err));
     d->memory.step_seconds = echi_times_whole(&t->times[c->rank], 64);
     for (int r = 0; r < c->world; r++) t->times[r] = t->times[c->rank];
     ECHI_TRY(make_plan(t, c, err));

@@ -28,7 +28,8 @@ struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
 /* A node was lost, or a worker moved, and `plan` says so: makes the places for workers that join this node's group, snapshots for them,
- * and the places of its own worker for weights of another owner, once each. On the thread that runs tasks; events may go on under the
+ * and the places of its own worker for weights of another owner, for its gradients
+ * and for a sum where they had none, once each. On the thread that runs tasks; events may go on under the
  * plan before, which is that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 /* After the setup, where this node's samples are the library's to read: from now on they are read while others are computed, if that pays.
@@ -52,6 +53,11 @@ void echi_exec_tell_fallbacks(const struct echi_exec *exec, void (*tell)(void *s
 /* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
  * session by the thread that computes the step. */
 ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);
+/* A session's gradient of this layer: what the task pushes is it times `factor`. On a ring `grad` is read until the round is over, that is
+ * until the next step of the session is given; else it is copied at once. By the thread that computes the step. */
+void echi_exec_give(struct echi_exec *exec, const struct echi_task *task, int layer, const echi_real *grad, echi_real factor);
+/* This part of `grads` is about to be sent. Nothing to do where all gradients are there already. */
+void echi_exec_lay(struct echi_exec *exec, struct echi_slot grads, int part);
 /* Any thread: how many test samples an evaluation has behind it, the one that runs or the last one. */
 uint32_t echi_exec_evaluated(const struct echi_exec *exec);
 /* Any thread: an evaluation that runs, or is begun later, ends before its next layers. Its accuracy is then this. */

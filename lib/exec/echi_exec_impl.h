@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the computing lane share: exec.c (the tasks as they usually are), exec_slots.c (set-up), exec_blocks.c (the same
+ * What the files of the computing lane share: exec.c (the tasks as they usually are), exec_given.c (gradients of
+ * a session), exec_slots.c (set-up), exec_blocks.c (the same
  * tasks under --deterministic), exec_codec.c (what the codec top-k adds), ahead.c (samples read while others are computed). */
 #ifndef ECHI_EXEC_IMPL_H
 #define ECHI_EXEC_IMPL_H
@@ -19,14 +20,16 @@ struct echi_exec {
     echi_real *params; bool params_move;          /* echi_exec_use_params; NULL: the coordinator's weights have memory of their own */
     size_t *counting;                             /* the set-up makes no slot, and adds here what it would take; NULL: it makes them */
     bool sum_is_push;                             /* a round has one push, and that is lent: the sum is where backward has left it */
+    bool gives;                                   /* a session's gradients are these; WORKER_GRADS has what echi_exec_lay put there */
+    struct { const echi_real *grad; echi_real factor; } given[ECHI_LAYERS_MAX];
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_FLIGHTS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
     struct { struct echi_adam_weights weights; struct echi_adam_push push; } adam;   /* of the round whose parts are applied one by one */
-    /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
-    struct echi_samples samples, looked_at;
+    /* scratch of the worker's, the head's and the evaluation's tasks, which may be nested in one another */
+    struct echi_samples samples, eval_samples;
     struct echi_ahead *ahead;                     /* who reads the next `samples`; NULL: the lane itself does */
-    uint32_t eval_rows;                           /* the look takes so many samples at once */
+    uint32_t eval_rows;                           /* an evaluation takes so many samples at once */
     _Atomic uint32_t evaluated;                   /* of the test samples; how far an evaluation is */
     atomic_bool ends_eval;                        /* its result is not wanted any more */
     echi_real *head_rows, *head_rows_grad;
@@ -78,6 +81,10 @@ double echi_exec_sane_loss(double loss, uint32_t n);
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err);
 
+/* ---- exec_given.c ---- */
+/* ADD of a worker in a ring, where gradients are given: the sum of the part takes them in. */
+ech_status echi_exec_add_given(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
+
 /* ---- exec_slots.c ---- */
 /* Slots [first, first + count) of a kind; those that are there stay. */
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
@@ -87,8 +94,8 @@ ech_status echi_exec_scratch(struct echi_exec *x, size_t bytes, struct echi_buff
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
-/* Looks and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many, at most
- * `most`, where a stack for ECHI_SPARE_BLOCK samples has `block_bytes`; never fewer than those. */
+/* Evaluations and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many,
+ * at most `most`, where a stack for ECHI_SPARE_BLOCK samples has `block_bytes`; never fewer than those. */
 #define ECHI_SPARE_BLOCK 16u
 uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most);
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err);

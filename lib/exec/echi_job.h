@@ -24,6 +24,7 @@ struct echi_job {
     bool norms_behind;                        /* it has a batch-norm behind the cut */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
     double measure;                           /* seconds for which steps are measured */
+    bool waits;                               /* there are other nodes: between steps it waits for what they send */
     echi_real *first_weights;                 /* rank 0: steps are measured with these, which then take no other memory; NULL: with some */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
@@ -62,8 +63,8 @@ void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* Is there the layer, or the part, that a message of such a kind names? The extent of none but those is known. */
 bool echi_job_knows(const struct echi_job *job, const struct echi_plan *plan, const struct echi_msg *m);
-/* Puts the payload of a PARAMS that came from an owner, a worker or the head where its extent says: of an owner of a shard what is of that
- * shard alone, the rest is another's. */
+/* Puts the payload of a PARAMS that came from an owner, a worker or the head where its extent says, unless it is there; of an owner's
+ * momentum what is of its shards alone, the rest is another's. */
 void echi_job_take_params(const struct echi_job *job, const struct echi_plan *plan, int from, const struct echi_msg *m, const void *payload,
                           void *slot);
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says

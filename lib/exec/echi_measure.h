@@ -20,15 +20,16 @@ struct echi_profile {
     double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */
     double copy;                       /* seconds a byte that goes into a socket, or comes out of one, frames included */
     double message;                    /* seconds a message at one end, besides its bytes */
-    double look;                       /* seconds a sample of the test set: read, forward, whole model */
+    double eval;                       /* seconds a sample of the test set: read, forward, whole model */
 };
 
-/* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too: that of `lane`, or NULL. */
-ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane, struct echi_times *out,
-                        struct ech_error *err);
+/* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too: that of `lane`, or NULL. `io`: what
+ * the least message and a byte take a processor at one end of a socket, without a quota; both above 0. */
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
+                        struct echi_cost_io io, struct echi_times *out, struct ech_error *err);
 
-/* What other tasks cost this machine, for a profile; `times` as echi_measure gave them. On the same thread, a tenth of a second
- * for LeNet-5. *out has what echi_profile_of fills in. */
+/* What other tasks cost this machine, for a profile; `times` as echi_measure gave them with this `io`. On the same thread, a tenth of a
+ * second for LeNet-5. *out has what echi_profile_of fills in. */
 ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times,
-                              struct echi_lane *lane, struct echi_profile *out, struct ech_error *err);
+                              struct echi_lane *lane, struct echi_cost_io io, struct echi_profile *out, struct ech_error *err);
 #endif

@@ -31,7 +31,7 @@ void echi_exec_destroy(struct echi_exec *x) {
         for (int i = 0; i < ECHI_WORLD_MAX; i++) echi_buffer_destroy(x->slot[k][i]);
     echi_ahead_destroy(x->ahead);
     echi_samples_destroy(&x->samples);
-    echi_samples_destroy(&x->looked_at);
+    echi_samples_destroy(&x->eval_samples);
     free(x->head_rows);
     free(x->head_rows_grad);
     free(x->head_labels);
@@ -70,7 +70,7 @@ void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
     buf[0] = 0;
     size_t at = add_kernels(buf, cap, 0, "trunk: ", x->trunk[0]);
     at = add_kernels(buf, cap, at, at ? "; head: " : "head: ", x->head);
-    add_kernels(buf, cap, at, at ? "; look: " : "look: ", x->eval);
+    add_kernels(buf, cap, at, at ? "; evaluation: " : "evaluation: ", x->eval);
 }
 
 static double kib(size_t numbers) { return (double)(numbers * sizeof(echi_real)) / 1024; }
@@ -104,7 +104,7 @@ static void tell_stack(const struct echi_exec *x, const char *name, int base, co
 void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
     tell_stack(x, "trunk", 0, x->block ? x->block[0] : x->trunk[0], true, tell, self);
     tell_stack(x, "head", x->job->cut, x->head, true, tell, self);
-    tell_stack(x, "look", 0, x->eval, false, tell, self);
+    tell_stack(x, "evaluation", 0, x->eval, false, tell, self);
 }
 
 /* False: the stack is not there. */
@@ -327,6 +327,7 @@ ech_status echi_exec_add_rows(struct echi_exec *x, const struct echi_task *task,
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
     if (task->only && task->grads.kind == ECHI_SLOT_NONE) return echi_exec_add_rows(x, task, task->state, task->first, err);
+    if (task->only && x->gives) return echi_exec_add_given(x, task, err);
     const int ranges = echi_exec_ranges(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
@@ -375,7 +376,8 @@ static ech_status take_over(struct echi_exec *x, const struct echi_task *task, s
         return ECH_OK;
     }
     const struct echi_part *part = &p->parts.part[task->only - 1];
-    if (!echi_optimizer_adam(p->optimizer)) memset((echi_real *)echi_buffer_host(memory) + part->at, 0, part->count * sizeof(echi_real));
+    if (echi_plan_remembers(p) && !echi_optimizer_adam(p->optimizer))
+        memset((echi_real *)echi_buffer_host(memory) + part->at, 0, part->count * sizeof(echi_real));
     return echi_sum_states(x->device, slot(x, task->weights_out), slot(x, task->weights), NULL, 0, part->at, part->count, err);
 }
 
@@ -515,9 +517,9 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     for (uint32_t at = 0; at < all; at += x->eval_rows) {
         atomic_store(&x->evaluated, at);
         const int n = (int)(all - at < x->eval_rows ? all - at : x->eval_rows);
-        for (int i = 0; i < n; i++) x->looked_at.index[i] = at + (uint32_t)i;
-        ECHI_TRY(echi_exec_read(x->job, true, 0, x->looked_at.index, n, x->looked_at.rows, x->looked_at.labels, err));
-        ECHI_TRY(echi_stack_input(x->eval, n, x->looked_at.rows, err));
+        for (int i = 0; i < n; i++) x->eval_samples.index[i] = at + (uint32_t)i;
+        ECHI_TRY(echi_exec_read(x->job, true, 0, x->eval_samples.index, n, x->eval_samples.rows, x->eval_samples.labels, err));
+        ECHI_TRY(echi_stack_input(x->eval, n, x->eval_samples.rows, err));
         if (at > 0) ECHI_TRY(echi_stack_same_params(x->eval, err));
         for (int u = 0; u < units; u++) {
             if (atomic_load(&x->ends_eval)) {   /* the share of hits so far would be the accuracy on another test set */
@@ -529,7 +531,7 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
         }
         double loss;
         int correct = 0;
-        ECHI_TRY(echi_stack_loss(x->eval, x->looked_at.labels, 0, &loss, &correct, err));
+        ECHI_TRY(echi_stack_loss(x->eval, x->eval_samples.labels, 0, &loss, &correct, err));
         hits += (uint32_t)correct;
     }
     result->accuracy = (double)hits / all;

@@ -13,12 +13,14 @@ static size_t *home(struct echi_exec_bytes *b, int kind) {
     }
 }
 
-/* Is this slot's memory another's: the caller's, or the owner's weights? */
+/* Is this slot's memory another's: the caller's, the owner's weights, or the coordinator's first? */
 static bool is_others(const struct echi_exec *x, int kind, int index) {
     const struct echi_buffer *of = x->slot[kind][index], *owner = x->slot[ECHI_SLOT_OWNER_WEIGHTS][0];
+    const struct echi_buffer *coordinators = x->slot[ECHI_SLOT_COORD_PARAMS][0];
     if (!of) return true;
     const void *at = echi_buffer_host(of);
-    return at == x->params || (kind == ECHI_SLOT_COORD_PARAMS && owner && at == echi_buffer_host(owner));
+    if (at == x->params) return true;
+    return kind == ECHI_SLOT_COORD_PARAMS && ((owner && at == echi_buffer_host(owner)) || (index && at == echi_buffer_host(coordinators)));
 }
 
 static size_t stack_bytes(const struct echi_stack *stack) { return stack ? echi_stack_bytes(stack) : 0; }
@@ -86,7 +88,10 @@ static int spans_of(const struct echi_exec *x, enum echi_slot_kind kind, int ind
     case ECHI_SLOT_HEAD_WEIGHTS: case ECHI_SLOT_HEAD_GRADS: case ECHI_SLOT_HEAD_SUM:
         echi_job_range(x->job, p, true, &at, &count);
         return one_span(at * number, count * number, out);
-    case ECHI_SLOT_OWNER_MOMENTUM: case ECHI_SLOT_HEAD_MOMENTUM: return memory_spans(x, kind == ECHI_SLOT_HEAD_MOMENTUM, out);
+    case ECHI_SLOT_LOCAL_MOMENTUM: return echi_plan_remembers(p) ? one_span(0, bytes, out) : 0;
+    case ECHI_SLOT_OWNER_MOMENTUM: case ECHI_SLOT_HEAD_MOMENTUM:
+        if (!echi_plan_owner_remembers(p) && !p->resumed) return 0;   /* a resumed run's coordinator sends zeros */
+        return memory_spans(x, kind == ECHI_SLOT_HEAD_MOMENTUM, out);
     case ECHI_SLOT_COORD_PARAMS:
         if (index == 0) return one_span(0, bytes, out);
         echi_job_range(x->job, p, index == 2, &at, &count);
@@ -107,7 +112,7 @@ int echi_exec_spans(const struct echi_exec *x, enum echi_slot_kind kind, int ind
 
 ech_status echi_exec_fits(const struct echi_exec *x, size_t slots, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const size_t available = echi_memory_available("");
+    const size_t available = echi_memory_for_blocks();
     struct echi_exec_bytes there;
     if (slots <= available) return ECH_OK;
     echi_exec_bytes(x, &there);

@@ -114,7 +114,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
     }
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->flights, sums_size(x, all), err));
+    if (!echi_plan_grads_in_weights(p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->flights, sums_size(x, all), err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_worker(x, err));
     if (x->setup->norms > 0) {
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
@@ -151,10 +151,13 @@ static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, in
 ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
     const int rank = x->setup->rank, group = echi_plan_group_owned(p, rank);
     const size_t all = x->job->n_params * sizeof(echi_real);
-    if (p->group_of[rank] != ECHI_NONE)
+    if (p->group_of[rank] != ECHI_NONE) {
         ECHI_TRY(setup_places(x, p, all, err));
+        if (echi_plan_grads_in_weights(p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->flights, all, err));
+    }
     if (group < 0) return ECH_OK;
     ECHI_TRY(setup_snapshots(x, p, group, all, err));
+    if (echi_plan_sums_in_push(p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, all, err));
     return setup_grads(x, p, group, all, err);
 }
 
@@ -162,7 +165,7 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     ECHI_TRY(setup_snapshots(x, p, group, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
     x->sum_is_push = x->loans && echi_plan_alone(p);
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds && !x->sum_is_push)
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds && !x->sum_is_push && !echi_plan_sums_in_push(p))
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_exec_scratch(x, all, &x->rounded, err));
@@ -207,12 +210,14 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
 }
 
 /* The coordinator's weights, and where those of trunk and head come in: of a node that is alone in the owner's own place, since nothing
- * has to come from there. */
+ * has to come from there; those of shards, which come by part, right in their place among the coordinator's. */
 static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
-    const struct echi_slot owners = {ECHI_SLOT_OWNER_WEIGHTS, 0};
+    const struct echi_slot owners = {ECHI_SLOT_OWNER_WEIGHTS, 0}, params = {ECHI_SLOT_COORD_PARAMS, 0};
     if (x->params) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 0, x->params, all, err));
     else ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 1, all, err));
     if (x->params && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, owners, NULL), all, err);
+    if (p->shards && echi_device_describe(x->device)->host_memory)   /* else they are copied there */
+        ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, params, NULL), all, err));
     return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, p->separated ? 2 : 1, all, err);
 }
 
@@ -230,7 +235,7 @@ static ech_status setup_eval(struct echi_exec *x, struct ech_error *err) {
         x->eval = NULL;
         ECHI_TRY(echi_exec_stack(x, 0, layers, x->eval_rows, &x->eval, err));
     }
-    return echi_samples_create(&x->looked_at, x->job, x->eval_rows, err);
+    return echi_samples_create(&x->eval_samples, x->job, x->eval_rows, err);
 }
 
 static ech_status setup_stacks(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
@@ -255,6 +260,7 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     const struct echi_plan *p = &setup->plan;
     size_t bytes = 0;
     x->setup = setup;
+    x->gives = !x->job->model && p->exchange == ECHI_EXCHANGE_RING;
     ECHI_TRY(setup_stacks(x, p, setup->rank, err));
     x->counting = &bytes;
     const ech_status counted = setup_slots(x, p, setup->rank, err);

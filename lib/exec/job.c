@@ -21,7 +21,7 @@ static ech_status check_norms(const struct ech_config *config, struct echi_job *
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but model %s has no batch-norm: leave it out",
                          job->model->name);
     if (config->separate == 1 && job->norms_behind)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate 1 takes apart have a "
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate 1 separates have a "
                          "batch-norm among them, which it does not reach: give separate off");
     return ECH_OK;
 }
@@ -44,6 +44,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->seed = config->seed;
     job->shuffle = !config->no_shuffle;
     job->measure = config->measure;
+    job->waits = config->world > 1;
     for (int i = 0; i < model->n_layers; i++) job->draws = job->draws || model->layers[i].op == ECHI_OP_DROPOUT;
     if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup",
@@ -145,22 +146,22 @@ void echi_job_take_params(const struct echi_job *job, const struct echi_plan *pl
     struct echi_memory memory;
     size_t at, len, first, count;
     echi_job_extent(job, plan, ECHI_KIND_PARAMS, m, head, &at, &len);
-    if (plan->shards == 0 || m->from_role != ECHI_ROLE_OWNER) {
+    if ((uint8_t *)slot + at == payload) return;   /* it came there */
+    if (plan->shards == 0 || m->from_role != ECHI_ROLE_OWNER || m->flag != ECHI_PARAMS_MOMENTUM) {
         memcpy((uint8_t *)slot + at, payload, len);
         return;
     }
     const echi_real *from_at = (const echi_real *)payload;   /* the slot's float number at / sizeof */
     echi_real *to = slot;
     const size_t base = at / sizeof(echi_real);
-    const bool momentum = m->flag == ECHI_PARAMS_MOMENTUM;
     echi_job_memory(job, plan, echi_plan_owner_optimizer(plan), head, &memory);
     echi_job_range(job, plan, head, &first, &count);
     const int ranges = echi_job_ranges(job, plan, from, head, range);
-    if (momentum) memcpy((uint8_t *)slot + at, payload, memory.first * sizeof(echi_real) - at);   /* the same in all shards */
+    memcpy((uint8_t *)slot + at, payload, memory.first * sizeof(echi_real) - at);   /* the same in all shards */
     for (int i = 0; i < ranges; i++) {
-        const size_t one = momentum ? memory.first + range[i].at - first : range[i].at, two = memory.second + range[i].at - first;
+        const size_t one = memory.first + range[i].at - first, two = memory.second + range[i].at - first;
         memcpy(to + one, from_at + (one - base), range[i].count * sizeof(echi_real));
-        if (momentum && memory.second != memory.first) memcpy(to + two, from_at + (two - base), range[i].count * sizeof(echi_real));
+        if (memory.second != memory.first) memcpy(to + two, from_at + (two - base), range[i].count * sizeof(echi_real));
     }
 }
 
@@ -278,6 +279,7 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
             return;
         }
         if (m->flag == ECHI_PARAMS_FINAL) count = job->n_params;
+        else if (echi_msg_of_shard(m, plan)) first = plan->parts.part[m->part].at, count = plan->parts.part[m->part].count;
         else echi_job_range(job, plan, head, &first, &count);
         break;
     default: echi_job_range(job, plan, false, &first, &count); break;

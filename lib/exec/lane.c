@@ -97,7 +97,7 @@ static void run_one(struct echi_lane *l, const struct echi_task *task) {
     memset(&d, 0, sizeof d);
     d.task = *task;
     d.status = l->run(l->self, task, &d.result, &d.error);
-    /* A look is measuring, not the work of the node that is played: it is not charged. */
+    /* An evaluation is measuring, not the work of the node that is played: it is not charged. */
     if (task->kind == ECHI_TASK_EVAL) l->slowness.cpu_mark = echi_thread_cpu();
     else echi_slowness_pay(&l->slowness);
     l->untold = 0;

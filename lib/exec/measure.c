@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The least processor time
- * of a size gives the shape. How much longer the steps of a sweep took on the clock gives the scale, because a host may own only
- * a share of a processor, dealt out in periods of up to 100 ms: a long step then never fits between two waits, a short one does,
- * and the shortest times on the clock would compare them wrongly. The fastest sweep counts: what else happens to run at start
- * only makes steps longer. */
+/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The median processor time of its
+ * steps counts, since all nodes measure at once as they will compute at once: where they share caches, or the two threads of a core, the
+ * least is what a step takes while the others happen to wait (hosts of a test-bed computed 1.3 to 2 times as long in the run). How much
+ * longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor, dealt out in periods
+ * of up to 100 ms: a long step then never fits between two waits, a short one does, and times on the clock would compare them wrongly. The
+ * fastest sweep counts: what else happens to run at start only makes steps wait (of several nodes the first, since later ones rest: see
+ * REST). */
 #define SWEEPS 3
 #define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
@@ -24,21 +26,25 @@
  * two at least, for a slope), and no sweep begins after so long. */
 #define LONG_STEP 0.15
 #define LONG_SWEEPS 2.0
-/* Seconds of one of a step's messages on a whole processor, beside its bytes: of the 111 to 118 us that the I/O thread of a worker with
- * LeNet-5 takes a step, under BSP, SSP and ASP, what its bytes leave over, by the four times that something comes or goes. A host with a
- * share of a processor takes so much longer. */
-#define MESSAGE 10e-6
-/* Seconds for waking the compute lane's thread for a step and, when that is done, the one that asked for it, while the other of two
- * processors has been idle for a millisecond (13 us after 0.1 ms). */
-#define WAKING 20e-6
-/* A message's bytes are copied into a socket or out of one, which together with the frames costs about as much as six copies that stay
- * in a cache (bench_net: 0.144 ns a byte sent, 0.163 received, where such a copy takes 0.023). */
-#define COPIES 6
+/* One of a step's messages takes so many times what the least message takes at one end of a socket, for what net, wire and roles do about
+ * it, and the thread that wakes for it: of the time that the I/O thread of a worker with LeNet-5 takes a step, what its bytes leave over,
+ * by the times that something comes or goes. */
+#define MESSAGE_CALLS 4
+/* As many for waking the compute lane's thread for a step and, when that is done, the one that asked for it, while the other of two
+ * processors has been idle for a millisecond: some twice a message. */
+#define WAKING_CALLS 8
 /* Between two steps a node's caches see weights and gradients on their way through sockets, sums, momentum: in a run LeNet-5's steps of 16
  * samples took a tenth longer than one right after the other. So much other memory is touched, in sizes of all parameters; more than
  * MOST_BETWEEN bytes would leave nothing in any cache either. */
 #define BETWEEN 8
 #define MOST_BETWEEN ((size_t)16 << 20)
+/* What an owner does takes as long for each parameter of a larger model. */
+#define MOST_OWNED ((size_t)1 << 19)
+/* And a worker waits between two steps, for weights, for the head, for its quota: then caches have gone to others and the processor to
+ * sleep, and a short step takes half as long again (LeNet-5, 16 samples on a virtual machine: 0.43 ms one after the other, 0.8 ms behind
+ * 3 ms of rest as in the run). Longer ones do not notice. */
+#define REST 3e-3
+#define RESTS_UP_TO 0.01
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
@@ -49,11 +55,11 @@ _Static_assert(ECHI_LAYERS_MAX <= ECHI_UNITS_MAX, "more layers than struct echi_
 #define WATCHED_FROM 0.008
 
 /* Steps of at least so many samples tell how much steps vary; shorter ones are over before anything befalls them. Their processor time,
- * in that of the shortest of their size: waiting for a processor is in the scale, and on a host with a share of one it is no accident
+ * in the median of their size: waiting for a processor is in the scale, and on a host with a share of one it is no accident
  * of a step but comes once a period. What takes so many times the median is no jitter but a stutter. */
 #define VARIES_FROM 32
-#define VARIES_MOST 256
 #define STUTTERS 2.5
+#define STEPS_KEPT 48   /* of a size, the last ones */
 
 struct bench {
     const struct echi_job *job;
@@ -61,6 +67,7 @@ struct bench {
     struct echi_lane *lane;
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
+    struct echi_buffer *sum, *moment; size_t owned;   /* an owner's, of so many parameters */
     echi_real *rows, *cut_rows;
     uint16_t *labels;
     uint32_t *index, at;   /* samples are read on from here */
@@ -71,10 +78,10 @@ struct bench {
     double (*unit)[ECHI_UNITS_MAX][ECHI_PASSES];   /* [SIZES]: the least processor time of each; 0: not measured */
 };
 
-/* As a step of a run reads them, scattered over a data set that no cache holds, or as a look does, one after the other. */
-static ech_status read_samples(struct bench *b, int n, bool look, struct ech_error *err) {
+/* As a step of a run reads them, scattered over a data set that no cache holds, or as an evaluation does, one after the other. */
+static ech_status read_samples(struct bench *b, int n, bool eval, struct ech_error *err) {
     const uint32_t all = b->job->train_samples;
-    for (uint32_t i = 0; i < (uint32_t)n; i++) b->index[i] = look ? (b->at + i) % all : echi_permute(1, 0, all, (b->at + i) % all);
+    for (uint32_t i = 0; i < (uint32_t)n; i++) b->index[i] = eval ? (b->at + i) % all : echi_permute(1, 0, all, (b->at + i) % all);
     b->at = (b->at + (uint32_t)n) % all;
     return echi_exec_read(b->job, false, 0, b->index, n, b->rows, b->labels, err);
 }
@@ -164,14 +171,34 @@ static ech_status watched_step(struct bench *b, int size, bool head, struct ech_
 /* [2]: trunk, head. Of a sweep all of the clock counts, what is between steps as well: that is processor time, too, of which a host
  * may own a share. */
 struct timing {
-    int sizes, sweeps, steps[SWEEPS][SIZES][2], ratios;
-    double least[SIZES][2], between[SWEEPS];   /* of the processor */
-    double wall[SWEEPS], exchange, ratio[VARIES_MOST];
+    int sizes, sweeps, steps[SIZES][2], owned;
+    double warm[SIZES][2], step[SIZES][2][STEPS_KEPT];   /* of the processor: the first step of all; those that count */
+    double cpu[SWEEPS], wall[SWEEPS];
+    double add[SWEEPS * SIZES], update[SWEEPS * SIZES];   /* of a parameter */
 };
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of two in the middle the smaller one; 0: there are none. */
+static double median(const double *of, int count) {
+    double sorted[STEPS_KEPT];
+    _Static_assert(SWEEPS * SIZES <= STEPS_KEPT, "there is room for what an owner takes, too");
+    memcpy(sorted, of, (size_t)count * sizeof sorted[0]);
+    qsort(sorted, (size_t)count, sizeof sorted[0], ascending);
+    return count > 0 ? sorted[(count - 1) / 2] : 0;
+}
+
+static int kept(const struct timing *t, int size, int head) {
+    return t->steps[size][head] < STEPS_KEPT ? t->steps[size][head] : STEPS_KEPT;
+}
+static double typical(const struct timing *t, int size, int head) { return median(t->step[size][head], kept(t, size, head)); }
 
 /* Where a step is so long that readings of the clock are nothing in it, its units are watched in the steps that are timed. */
 static bool watches(const struct bench *b, const struct timing *t, int size, bool head) {
-    return t->least[size][head] > WATCHED_FROM && echi_device_describe(b->device)->host_memory;
+    return t->warm[size][head] > WATCHED_FROM && echi_device_describe(b->device)->host_memory;
 }
 
 /* Seconds of a size and sweep for what has this share of them. */
@@ -191,79 +218,81 @@ static ech_status time_units(struct bench *b, int size, bool head, const struct 
     return ECH_OK;
 }
 
+/* One step, of *wall seconds on the clock, behind `rest` seconds of waiting; with what is touched before it in the sweep's sums, unless it
+ * waits: a processor that rests may have more of its quota than it is granted in the mean. */
+static ech_status timed_step(struct bench *b, int sweep, int size, bool head, double rest, struct echi_slowness *slowness, struct timing *t,
+                             double *wall, struct ech_error *err) {
+    const int64_t touched = echi_now();
+    const struct spent cpu_touched = spent_by(b->device);
+    memset(b->other, t->steps[size][head], b->other_bytes);
+    const int64_t began = echi_now(), owed = slowness->debt;
+    const double between = fmax(seconds_since(cpu_touched, b->device), SHORTEST);
+    if (rest > 0) echi_sleep((int64_t)(rest * 1e9));
+    const struct spent cpu_began = spent_by(b->device);
+    ECHI_TRY(watches(b, t, size, head) ? watched_step(b, size, head, err) : one_step(b, (int)sizes[size], head, err));
+    const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
+    t->step[size][head][t->steps[size][head]++ % STEPS_KEPT] = cpu;
+    echi_slowness_pay(slowness);
+    /* No step ends before its processor time has passed: also beside a clock that goes back or stands still this ends. */
+    *wall = fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, rest + cpu);
+    if (rest > 0) return ECH_OK;
+    t->cpu[sweep] += between + cpu;
+    t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between) + *wall;
+    return ECH_OK;
+}
+
 static ech_status time_size(struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t,
                             struct ech_error *err) {
-    double sum = 0;
     if (sweep == 0) {   /* warms caches and pages */
         const struct spent began = spent_by(b->device);
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));
-        t->least[size][head] = fmax(seconds_since(began, b->device), SHORTEST);
+        t->warm[size][head] = fmax(seconds_since(began, b->device), SHORTEST);
         echi_slowness_pay(slowness);
     }
-    const bool watched = watches(b, t, size, head);
-    while (sum < seconds_for(b, STEPS_SHARE)) {
-        const int64_t touched = echi_now();
-        const struct spent cpu_touched = spent_by(b->device);
-        memset(b->other, t->steps[sweep][size][head], b->other_bytes);
-        const int64_t began = echi_now(), owed = slowness->debt;
-        const double between = fmax(seconds_since(cpu_touched, b->device), SHORTEST);
-        const struct spent cpu_began = spent_by(b->device);
-        t->between[sweep] += between;
-        t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between);
-        ECHI_TRY(watched ? watched_step(b, size, head, err) : one_step(b, (int)sizes[size], head, err));
-        const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
-        echi_slowness_pay(slowness);
-        const double wall = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
-        /* No step ends before its processor time has passed: also beside a clock that goes back or stands still this ends. */
-        const double seconds = wall > cpu ? wall : cpu;
-        if (cpu < t->least[size][head]) t->least[size][head] = cpu;
-        t->steps[sweep][size][head]++;
-        if (sizes[size] >= VARIES_FROM && t->ratios < VARIES_MOST) t->ratio[t->ratios++] = cpu / t->least[size][head];
-        sum += seconds;
-    }
-    t->wall[sweep] += sum;
+    /* The first sweep gives the scale. All nodes rest in the others, about at the same time; then only these count. */
+    const bool rests = sweep > 0 && b->job->waits && t->warm[size][head] < RESTS_UP_TO && echi_device_describe(b->device)->host_memory;
+    const double share = seconds_for(b, STEPS_SHARE), rest = rests ? fmin(REST, share) : 0;
+    if (rests && sweep == 1) t->steps[size][head] = 0;
+    for (double sum = 0, wall; sum < share; sum += wall) ECHI_TRY(timed_step(b, sweep, size, head, rest, slowness, t, &wall, err));
     return ECH_OK;
 }
 
-/* A message with all parameters, of which the owner adds what a push brings. */
-static ech_status time_exchange(const struct bench *b, struct timing *t, struct ech_error *err) {
-    const size_t n_params = b->job->n_params;
+/* What an owner does about parameters: it adds what a push brings to a sum, and applies that. */
+static ech_status time_owner(const struct bench *b, struct timing *t, struct ech_error *err) {
+    const struct echi_step sgd = {.lr = (echi_real)0.01, .momentum = (echi_real)0.5};
     const struct spent began = spent_by(b->device);
-    for (int copy = 0; copy < COPIES; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(echi_real));
-    ECHI_TRY(echi_add(b->device, b->grads, b->params, 0, n_params, err));
-    const double seconds = seconds_since(began, b->device);
-    if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
+    ECHI_TRY(echi_add(b->device, b->sum, b->grads, 0, b->owned, err));
+    t->add[t->owned] = seconds_since(began, b->device) / (double)b->owned;
+    const struct spent then = spent_by(b->device);
+    ECHI_TRY(echi_apply(b->device, b->params, b->sum, &(struct echi_moments){.buffer = b->moment}, b->grads, 0, b->owned, &sgd, err));
+    t->update[t->owned++] = seconds_since(then, b->device) / (double)b->owned;
     return ECH_OK;
 }
 
-/* How much longer than their least processor time the steps of the fastest sweep took. */
-static double scale_of(const struct timing *t) {
+/* How much longer than its processor time the fastest sweep took; at least as much as the control group says. */
+static double scale_of(const struct timing *t, double granted) {
     double best = 0;
     for (int sweep = 0; sweep < t->sweeps; sweep++) {
-        double shortest = t->between[sweep];
-        for (int i = 0; i < t->sizes; i++)
-            for (int head = 0; head < 2; head++) shortest += t->steps[sweep][i][head] * t->least[i][head];
-        const double scale = t->wall[sweep] / shortest;
-        if (sweep == 0 || scale < best) best = scale;
+        if (t->cpu[sweep] == 0) continue;   /* all its steps were behind a rest */
+        const double scale = t->wall[sweep] / t->cpu[sweep];
+        if (best == 0 || scale < best) best = scale;
     }
-    return best;
-}
-
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return fmax(best, 1 / granted);
 }
 
 /* The middle half of the steps tells the jitter (of a normal number it is 1.349 deviations wide), so that few stutters do not. */
-static void variation_of(struct timing *t, struct echi_times *out) {
-    const int n = t->ratios;
+static void variation_of(const struct timing *t, struct echi_times *out) {
+    double ratio[SIZES * 2 * STEPS_KEPT], stuttered = 0;
+    int n = 0, stutters = 0;
+    for (int i = 0; i < 2 * t->sizes; i++) {
+        const int size = i / 2, head = i % 2;
+        const double middle = typical(t, size, head);
+        for (int k = 0; k < kept(t, size, head) && sizes[size] >= VARIES_FROM; k++) ratio[n++] = t->step[size][head][k] / middle;
+    }
     if (n < 8) return;
-    qsort(t->ratio, (size_t)n, sizeof t->ratio[0], ascending);
-    const double median = t->ratio[n / 2];
-    double stuttered = 0;
-    int stutters = 0;
-    for (int i = n - 1; i >= 0 && t->ratio[i] > STUTTERS * median; i--, stutters++) stuttered += t->ratio[i] / median;
-    out->jitter = fmin(log(t->ratio[3 * n / 4] / t->ratio[n / 4]) / 1.349, 1);
+    qsort(ratio, (size_t)n, sizeof ratio[0], ascending);
+    for (int i = n - 1; i >= 0 && ratio[i] > STUTTERS * ratio[n / 2]; i--, stutters++) stuttered += ratio[i] / ratio[n / 2];
+    out->jitter = fmin(log(ratio[3 * n / 4] / ratio[n / 4]) / 1.349, 1);
     out->stutter = (double)stutters / n;
     out->stutter_factor = stutters ? fmin(stuttered / stutters, 1000) : 0;
 }
@@ -290,6 +319,9 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     ECHI_TRY(there ? echi_buffer_wrap(b->device, job->first_weights, all, &b->params, err)
                    : echi_buffer_create_pinned(b->device, all, &b->params, err));
     ECHI_TRY(echi_buffer_create_pinned(b->device, all, &b->grads, err));
+    b->owned = job->n_params < MOST_OWNED ? job->n_params : MOST_OWNED;
+    ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->sum, err));
+    ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->moment, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
     b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, sizeof *b->labels);
@@ -313,6 +345,8 @@ static void bench_close(struct bench *b) {
     echi_stack_destroy(b->head);
     echi_buffer_destroy(b->params);
     echi_buffer_destroy(b->grads);
+    echi_buffer_destroy(b->sum);
+    echi_buffer_destroy(b->moment);
     echi_free_aligned(b->rows);
     echi_free_aligned(b->cut_rows);
     free(b->labels);
@@ -337,8 +371,18 @@ static void units_of(const struct bench *b, struct echi_times *out) {
     }
 }
 
-ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane, struct echi_times *out,
-                        struct ech_error *err) {
+/* What the threads that compute together may take: each has its part. One that is granted all of a processor has no quota. */
+static void quota_of(const struct echi_device *device, struct echi_times *out) {
+    double quota, period;
+    if (!echi_device_describe(device)->host_memory || !echi_cpu_quota("", &quota, &period)) return;
+    quota /= echi_device_threads(device);
+    if (quota >= period) return;
+    out->quota = quota;
+    out->period = period;
+}
+
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
+                        struct echi_cost_io io, struct echi_times *out, struct ech_error *err) {
     const bool cut = job->cut > 0;
     struct bench b;
     struct timing timing = {0};
@@ -362,19 +406,23 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
                 ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
                 ECHI_TRY_GOTO(time_units(&b, i, head, &timing, &slowness, err), out);
             }
-            ECHI_TRY_GOTO(time_exchange(&b, &timing, err), out);
-            if (i > 0 && (timing.least[i][0] + timing.least[i][1]) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
+            ECHI_TRY_GOTO(time_owner(&b, &timing, err), out);
+            if (i > 0 && (typical(&timing, i, 0) + typical(&timing, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
         }
     }
-    const double scale = scale_of(&timing);
+    quota_of(device, out);
+    const double scale = scale_of(&timing, echi_times_granted(out)), waking = WAKING_CALLS * io.message;
+    const double params = (double)job->n_params;
     for (int i = 0; i < timing.sizes; i++) {
         out->n[i] = sizes[i];
-        out->trunk[i] = (timing.least[i][0] + WAKING) * scale;
-        out->head[i] = timing.least[i][1] * scale;
+        out->trunk[i] = (typical(&timing, i, 0) + waking) * scale;
+        out->head[i] = typical(&timing, i, 1) * scale;
     }
     out->count = (uint32_t)timing.sizes;
-    out->exchange = timing.exchange * scale;
-    out->messages = ECHI_STEP_MESSAGES * MESSAGE * scale;
+    out->add = params * median(timing.add, timing.owned) * scale;
+    out->update = params * median(timing.update, timing.owned) * scale;
+    out->exchange = out->add + params * sizeof(echi_real) * io.byte * scale;
+    out->messages = ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message * scale;
     units_of(&b, out);
     variation_of(&timing, out);
 out:
@@ -387,10 +435,10 @@ out:
 #define COST_RUNS 20      /* the shortest counts */
 #define COST_SAMPLES 64   /* in a step, at most */
 
-enum cost { APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
+enum cost { REFRESH, EVAL, COSTS };
 struct costs {
     struct bench *b;
-    struct echi_buffer *momentum, *out;
+    struct echi_buffer *state, *out;
     int n;
 };
 
@@ -404,18 +452,12 @@ static ech_status forward(struct echi_stack *stack, const struct bench *b, int n
 static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_error *err) {
     struct bench *b = c->b;
     const size_t all = b->job->n_params;
-    const struct echi_buffer *states[2] = {b->grads, c->momentum};
-    const struct echi_step sgd = {.lr = (echi_real)0.01, .momentum = (echi_real)0.5};
+    const struct echi_buffer *states[2] = {b->grads, c->state};
     double loss;
     int correct;
     switch (cost) {
-    case APPLY: return echi_apply(b->device, b->params, c->out, &(struct echi_moments){.buffer = c->momentum}, b->grads, 0, all, &sgd, err);
-    case ADD: return echi_add(b->device, c->out, b->grads, 0, all, err);
     case REFRESH: return echi_sum_states(b->device, c->out, b->params, states, 2, 0, all, err);
-    case COPY:
-        for (int i = 0; i < COPIES; i++) memcpy(echi_buffer_host(c->out), echi_buffer_host(b->params), all * sizeof(echi_real));
-        return ECH_OK;
-    case LOOK:
+    case EVAL:
         ECHI_TRY(read_samples(b, c->n, true, err));
         ECHI_TRY(forward(b->trunk, b, c->n, b->rows, err));
         if (b->head) ECHI_TRY(forward(b->head, b, c->n, b->cut_rows, err));
@@ -426,7 +468,7 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
 }
 
 ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times,
-                              struct echi_lane *lane, struct echi_profile *out, struct ech_error *err) {
+                              struct echi_lane *lane, struct echi_cost_io io, struct echi_profile *out, struct ech_error *err) {
     struct bench b;
     struct costs c = {.b = &b, .n = 1};
     double least[COSTS] = {0};
@@ -434,7 +476,7 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
     ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, c.n, err), out);
     ECHI_TRY_GOTO(bench_fill(&b, c.n, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create_host(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create_host(device, job->n_params * sizeof(echi_real), &c.state, err), out);
     ECHI_TRY_GOTO(echi_buffer_create_host(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)
         for (int cost = 0; cost < COSTS; cost++) {
@@ -445,15 +487,15 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
             if (run == 0 || seconds < least[cost]) least[cost] = seconds;
         }
     /* On the clock of this host, which may own a share of a processor only. */
-    const double scale = times->messages / (ECHI_STEP_MESSAGES * MESSAGE), a_param = scale / (double)job->n_params;
-    out->apply = least[APPLY] * a_param;
-    out->add = least[ADD] * a_param;
-    out->refresh = least[REFRESH] * a_param / 2;
-    out->copy = least[COPY] * a_param / sizeof(echi_real);
-    out->message = MESSAGE * scale;
-    out->look = least[LOOK] * scale / c.n;
+    const double params = (double)job->n_params, scale = times->messages / (ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message);
+    out->apply = times->update / params;
+    out->add = times->add / params;
+    out->refresh = least[REFRESH] * scale / params / 2;
+    out->copy = io.byte * scale;
+    out->message = times->messages / ECHI_STEP_MESSAGES;
+    out->eval = least[EVAL] * scale / c.n;
 out:
-    echi_buffer_destroy(c.momentum);
+    echi_buffer_destroy(c.state);
     echi_buffer_destroy(c.out);
     bench_close(&b);
     return status;

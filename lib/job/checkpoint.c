@@ -18,7 +18,7 @@
     TEXT(FORMAT, "echelon_checkpoint") TEXT(VERSION, "version") TEXT(MODEL, "model") TEXT(MODEL_HASH, "model_hash")           \
     TEXT(DATA, "data") TEXT(DATA_HASH, "data_hash") TEXT(ORDER, "order") TEXT(SYNC, "sync")                                   \
     NUMBER(WORLD, "world") NUMBER(BATCH, "batch") NUMBER(GROUPS, "groups") NUMBER(SEPARATED, "separated")                     \
-    NUMBER(EPOCH, "epoch") NUMBER(START, "start") NUMBER(SAMPLES, "samples") NUMBER(ROUNDS, "rounds") NUMBER(LOOKS, "looks")  \
+    NUMBER(EPOCH, "epoch") NUMBER(START, "start") NUMBER(SAMPLES, "samples") NUMBER(ROUNDS, "rounds") NUMBER(EVALS, "looks")  \
     NUMBER(CLOCK, "training_ns") NUMBER(MEASURING, "measuring_ns") NUMBER(KEEPING, "checkpoint_ns")                           \
     NUMBER(TARGET_AT, "target_ns") NUMBER(TARGET_SAMPLES, "target_samples")                                                   \
     REAL(LR, "lr") REAL(MOMENTUM, "momentum") REAL(ACCURACY, "accuracy") REAL(BEST, "best_accuracy") REAL(LOSS, "train_loss") \
@@ -77,7 +77,7 @@ int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const s
     put_number(&words[W_START], at->start);
     put_number(&words[W_SAMPLES], at->samples);
     put_number(&words[W_ROUNDS], at->samples / plan->round);
-    put_number(&words[W_LOOKS], at->evals);
+    put_number(&words[W_EVALS], at->evals);
     put_number(&words[W_CLOCK], (uint64_t)at->clock);
     put_number(&words[W_MEASURING], (uint64_t)at->measuring);
     put_number(&words[W_KEEPING], (uint64_t)at->keeping);
@@ -196,7 +196,7 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
     c->separated = n[W_SEPARATED] != 0;
     c->local = strcmp(r->text[W_SYNC], echi_policy_of(ECHI_SYNC_LOCAL)->name) == 0;
     c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES],
-        .evals = n[W_LOOKS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
+        .evals = n[W_EVALS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
         .accuracy = real_of(r, W_ACCURACY), .best_accuracy = real_of(r, W_BEST), .loss = real_of(r, W_LOSS),
         .target_at = r->none[W_TARGET_AT] ? -1 : (int64_t)n[W_TARGET_AT], .target_samples = n[W_TARGET_SAMPLES]};
     return ECH_OK;
@@ -316,7 +316,7 @@ static void share_out(const struct echi_checkpoint *c, size_t n_params, int g, i
     if (first) memset(out + at, 0, count * sizeof *out);
 }
 
-/* Moments of floats [at, at + count) for group g, to where `m` says. They come from one group, but where the head was apart they are two
+/* Moments of floats [at, at + count) for group g, to where `m` says. They come from one group, but with layer separation they are two
  * parts that weigh differently: what matters is a moment divided by what is in it, so the later part is scaled to weigh as the first. */
 static void share_moments(const struct echi_checkpoint *c, const struct echi_job *job, int g, size_t at, size_t count,
                           const struct echi_memory *m, float *out) {
@@ -347,7 +347,7 @@ void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi
                               float *out) {
     const int optimizer = echi_plan_owner_optimizer(plan);
     memset(out, 0, echi_job_memory_bytes(job, optimizer));
-    if (!echi_checkpoint_carries(c, plan)) return;
+    if (!echi_checkpoint_carries(c, plan) || !echi_plan_owner_remembers(plan)) return;
     for (int head = 0; head < 2; head++) {   /* of one head, where there is one */
         struct echi_memory m;
         size_t at, count;

@@ -6,12 +6,12 @@
 #include "echi_print.h"
 #include "echi_ratio.h"
 
-/* "gssp, 3 groups, head apart" */
+/* "gssp, 3 groups, layer separation" */
 static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
     struct echi_print l = {buf, cap, 0};
     echi_print(&l, "%s", echi_policy_of((enum echi_sync)c->sync)->name);
     if (c->groups > 1) echi_print(&l, ", %d groups", c->groups);
-    if (c->separated) echi_print(&l, ", head apart");
+    if (c->separated) echi_print(&l, ", layer separation");
 }
 
 /* The best of those that were not taken; NULL: there was no other. */

@@ -140,7 +140,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(codec, "codec", "CODEC", "dense", TEXT, 0, 0, no_word, codec_fits,                                                      \
       "how changes travel: dense, or topk:paper, topk:volume, topk:balanced: the largest now, the rest later (topk: balanced)") \
     X(link, "link", "MBITS", "auto", REAL, 0, 1e6, auto_zero, NULL,                                                           \
-      "megabits a second of this node's link, which predictions and topk:volume go by; auto: measured when all have joined") \
+      "megabits a second of this node's link, which predictions and topk go by; auto: measured when all have joined") \
     X(inner_steps, "inner-steps", "H", "16", INT, 1, 10000, no_word, NULL,                                                    \
       "steps of a worker by itself in a round, in the mean over all; each has them by its speed (local)")                     \
     X(outer_lr, "outer-lr", "RATE", "0.7", REAL, 0, 1000, no_word, NULL, "learning rate of the step by a round's change (local)") \
@@ -180,7 +180,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay, one under " \
       "other policies. Where rank 0 is one of them and trains, the others may be lost")                                        \
     X(exchange, "exchange", "WAY", "auto", TEXT, 0, 0, no_word, exchange_fits,                                                 \
-      "how gradients are summed and weights given out (bsp): server: by their owners; ring: from worker to worker; auto: the faster")
+      "how gradients are summed, weights given out (bsp): server: by their owners; ring: from worker to worker; auto: ring, if 5 % faster")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \

@@ -33,7 +33,7 @@ void echi_checkpoint_free(struct echi_checkpoint *checkpoint);
  * group goes on with its own; that of groups which are no more is added to group 0's; a new group starts at zero. So the sum over all
  * groups, which is what the gradients applied so far still have to move, stays what it was. Adam's moments are no sums but means, of
  * gradients that are the same for all groups: each group goes on with its own, a new one with those of the first that has any, and those of
- * groups that are no more are left. */
+ * groups that are no more are left. All are 0 where the plan's updates do not remember any (echi_plan_owner_remembers). */
 void echi_checkpoint_momentum(const struct echi_checkpoint *checkpoint, const struct echi_job *job, const struct echi_plan *plan, int g,
                               float *out);
 /* Can a run with this plan take it? Not between `local`, whose momentum is the outer step's, and the other policies, nor between Adam's

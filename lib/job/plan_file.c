@@ -5,7 +5,7 @@
  *     round 64
  *     staleness 3
  *     rounds_apart 4
- *     flights 1                               (steps a worker has in flight: 2 where a head is apart)
+ *     flights 1                               (steps a worker has in flight: 2 with layer separation)
  *     deterministic 0                         (1: samples in reduction blocks, sums in whole numbers)
  *     sync_norm 0                             (1: batch-norm's statistics are the round's)
  *     lr 0.02

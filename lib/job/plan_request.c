@@ -90,7 +90,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     memset(w, 0, sizeof *w);
     w->world = c->world;
     w->choose = strcmp(c->sync, "auto") == 0;
-    w->sync = w->choose ? ECHI_SYNC_BSP : ECHI_SYNCS;   /* the first to be looked at */
+    w->sync = w->choose ? ECHI_SYNC_BSP : ECHI_SYNCS;   /* the first to be tried */
     for (int s = 0; s < ECHI_SYNCS; s++)
         if (strcmp(c->sync, echi_policy_of((enum echi_sync)s)->name) == 0) w->sync = (enum echi_sync)s;
     if (w->sync == ECHI_SYNCS)

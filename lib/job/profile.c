@@ -28,6 +28,7 @@
  * messages. */
 static void finish(struct echi_profile *p) {
     p->times.exchange = p->parameters * (sizeof(echi_real) * p->copy + p->add);
+    p->times.add = p->parameters * p->add;
     p->times.update = p->parameters * p->apply;
     p->times.messages = ECHI_STEP_MESSAGES * p->message;
 }
@@ -105,7 +106,7 @@ void echi_profile_builtin(struct echi_profile *out) {
                   .head = {44e-6, 49e-6, 77e-6, 111e-6, 144e-6, 222e-6, 296e-6},
                   .units = 5, .cut = 2, .sizes = ECHI_UNIT_SIZES, .size = {0, 3, 6}},
         .apply = 0.47e-9, .add = 0.1e-9, .refresh = 0.14e-9, .copy = 0.14e-9,
-        .message = 10e-6, .look = 5.7e-6};
+        .message = 10e-6, .eval = 5.7e-6};
     for (int i = 0; i < ECHI_UNIT_SIZES; i++) echi_times_share(&out->times, i, lenet5_units[i]);
     finish(out);
 }
@@ -139,7 +140,7 @@ bool echi_profile_fit(struct echi_profile *p, const struct ech_model *model) {
         fit.times.trunk[i] = work.conv * conv + (work.cut ? 0 : work.fc * fc);
         fit.times.head[i] = work.cut ? work.fc * fc : 0;
     }
-    if (!same) p->look *= (work.conv + work.fc) / (p->trunk_ops + p->head_ops);
+    if (!same) p->eval *= (work.conv + work.fc) / (p->trunk_ops + p->head_ops);
     p->times = fit.times;
     p->trunk_ops = fit.trunk_ops;
     p->head_ops = fit.head_ops;
@@ -171,7 +172,7 @@ static const struct field {
     {"refresh", offsetof(struct echi_profile, refresh), NANO, 0, 1e-3, "a parameter and summand: weights from the states of all groups"},
     {"copy", offsetof(struct echi_profile, copy), NANO, 0, 1e-3, "a byte into a socket, or out of one"},
     {"message", offsetof(struct echi_profile, message), MICRO, 0, 1, "a message besides its bytes, at one end"},
-    {"look", offsetof(struct echi_profile, look), MICRO, 0, 1e3, "a sample of the test set, read and forward"},
+    {"look", offsetof(struct echi_profile, eval), MICRO, 0, 1e3, "a sample of the test set, read and forward"},
 };
 enum { FIELDS = (int)(sizeof fields / sizeof fields[0]), MACHINE = FIELDS, MODEL, TRUNK_UNITS, STEP, UNIT, KEYS };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The builder: layers are added one by one, each with its output shape inferred and every size checked at once, so that
- * whoever gets a whole model may multiply its sizes in int without another look. */
+ * whoever gets a whole model may multiply its sizes in int without another check. */
 #include "echi_model.h"
 
 #include "echi_checked.h"

@@ -262,8 +262,8 @@ static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, i
     const size_t sum = (size_t)s->k->wide->width;
     float *sums = s->sums + from * weights * sum, *biases = s->bias_sums + from * width;
     (void)place;
-    if (u->halves == 2) s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
-    if (u->halves == 2 && !s->leaves_sums) s->k->add(sums, sums + l->weights * sum, count * weights * sum);
+    if (u->halves == 2) s->k->add(biases, biases, biases + (size_t)l->out.c * width, count * width);
+    if (u->halves == 2 && !s->leaves_sums) s->k->add(sums, sums, sums + l->weights * sum, count * weights * sum);
     if (!s->leaves_sums) s->k->wide->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
     if (l->bias) echi_cpu_reduce(s, biases, count, a->grads + l->bias_at + from);
 }
@@ -362,7 +362,7 @@ static void groups_before_relu(struct echi_cpu_stack *s, int unit, int g, int ap
 static void bias_grad(const struct echi_cpu_stack *s, const struct echi_layer *l, int halves, float *grads) {
     const size_t floats = (size_t)l->out.c * (size_t)s->k->width;
     if (!l->bias) return;
-    if (halves == 2) s->k->add(s->bias_sums, s->bias_sums + floats, floats);
+    if (halves == 2) s->k->add(s->bias_sums, s->bias_sums, s->bias_sums + floats, floats);
     s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
 }
 

@@ -102,7 +102,8 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                         .loop = {{1, 0, 0}, {1, 0, 0}, {min_int(STREAMS, depth - step), m->a.step, m->b.step}},
                         .outputs = columns, .vectors = n / width, .goes_on = step > 0});
                 }
-            for (int c = 0; i > 0 && c < columns; c++) over_rows->add(all + c * row, later + c * row, (size_t)round_up(rows, width));
+            for (int c = 0; i > 0 && c < columns; c++)
+                over_rows->add(all + c * row, all + c * row, later + c * row, (size_t)round_up(rows, width));
         }
         for (int c = 0; c < m->b.lines; c += k->width) {
             float *const sums = all + (ptrdiff_t)c * row, *const to = m->out + first * m->out_row + c / k->width * m->out_vector;

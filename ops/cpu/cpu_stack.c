@@ -207,7 +207,7 @@ void echi_cpu_reduce(const struct echi_cpu_stack *s, const float *vectors, size_
     for (size_t i = 0, n; i < count; i += n) {
         n = count - i < SOME ? count - i : SOME;
         k->reduce(vectors + i * (size_t)k->width, n, sums);
-        k->add(grads + i, sums, n);
+        k->add(grads + i, grads + i, sums, n);
     }
 }
 
@@ -324,8 +324,7 @@ ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, 
             return echi_fail(err, ECH_E_SHAPE, "stack.create",
                              "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
         return echi_fail(err, ECH_E_MEMORY, "stack.create",
-                         "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a smaller model", a.used,
-                         max_n);
+                         "no memory for %zu bytes of activations of %d samples; use a smaller batch or model", a.used, max_n);
     }
     *out_bytes = a.used + s->reference_bytes;
     a.used = 0;

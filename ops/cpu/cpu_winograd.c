@@ -383,7 +383,7 @@ static void weights_grad(struct echi_cpu_stack *s, const void *args, int begin, 
     (void)place;
     for (int point = 0; a->half && point < points_of(w->m); point++) {
         float *sums = s->winograd.sums + point * apart + (ptrdiff_t)begin * row;
-        s->k->add(sums, sums + a->half, (size_t)(end - begin) * (size_t)row);
+        s->k->add(sums, sums, sums + a->half, (size_t)(end - begin) * (size_t)row);
     }
     for (int o = begin; o < end; o++)
         for (int i = 0; i < w->in; i += width)

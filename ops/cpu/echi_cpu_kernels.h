@@ -111,8 +111,9 @@ struct echi_cpu_descent {
 static inline void echi_cpu_descend_one(const struct echi_cpu_descent *d, size_t i) {
     const struct echi_step *how = d->how;
     const echi_real g = d->g[i] + how->l2 * d->w[i];
-    const echi_real v = echi_velocity(how->momentum * d->v[i] + g);
-    d->v[i] = v;
+    const bool remembers = how->momentum != 0;
+    const echi_real v = echi_velocity((remembers ? how->momentum * d->v[i] : 0) + g);
+    if (remembers) d->v[i] = v;
     d->out[i] = d->a[i] - how->lr * (how->rule == ECHI_RULE_NESTEROV ? g + how->momentum * v : v);
 }
 /* The root is rounded correctly everywhere, as products, sums and quotients are. */
@@ -203,7 +204,7 @@ struct echi_cpu_kernels {
     /* Flat ranges; the same bits in every table. */
     void (*descend)(const struct echi_cpu_descent *d, size_t count);   /* SGD */
     void (*adam)(const struct echi_cpu_descent *d, size_t count);
-    void (*add)(echi_real *sum, const echi_real *x, size_t count);
+    void (*add)(echi_real *sum, const echi_real *a, const echi_real *b, size_t count);   /* a + b; sum may be either */
     bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
     size_t (*count_from)(const echi_real *x, size_t count, echi_real least);   /* of |x| >= least; least > 0, all finite */
 };

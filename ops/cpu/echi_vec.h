@@ -151,7 +151,7 @@ void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uin
                        ptrdiff_t dx_class, double *loss, int *correct);
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count);
 void ISA(adam)(const struct echi_cpu_descent *d, size_t count);
-void ISA(add)(float *sum, const float *x, size_t count);
+void ISA(add)(float *sum, const float *a, const float *b, size_t count);
 bool ISA(finite)(const float *x, size_t count);
 size_t ISA(count_from)(const float *x, size_t count, float least);
 #endif

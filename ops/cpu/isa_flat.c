@@ -14,20 +14,20 @@ enum { AHEAD = 512 };
 /* Weights are fetched to be written: all threads have read them, and a store would wait until the others have given up theirs. */
 INLINE void fetch(const struct echi_cpu_descent *d, size_t at) {
     __builtin_prefetch(d->g + at, 0, 2);
-    __builtin_prefetch(d->v + at, 0, 2);
     __builtin_prefetch(d->out + at, 1);
 }
 
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
     const vec lr = splat(d->how->lr), momentum = splat(d->how->momentum), l2 = splat(d->how->l2);
-    const bool nesterov = d->how->rule == ECHI_RULE_NESTEROV;
+    const bool nesterov = d->how->rule == ECHI_RULE_NESTEROV, remembers = d->how->momentum != 0;
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
         fetch(d, i + AHEAD);
+        if (remembers) __builtin_prefetch(d->v + i + AHEAD, 0, 2);
         const vec g = load(d->g + i) + l2 * load(d->w + i);
-        const vec v = velocity(momentum * load(d->v + i) + g);
+        const vec v = velocity((remembers ? momentum * load(d->v + i) : (vec){0}) + g);
         const vec out = load(d->a + i) - lr * (nesterov ? g + momentum * v : v);
-        store(d->v + i, v);
+        if (remembers) store(d->v + i, v);
         store(d->out + i, out);
     }
     for (; i < count; i++) echi_cpu_descend_one(d, i);
@@ -48,6 +48,7 @@ void ISA(adam)(const struct echi_cpu_descent *d, size_t count) {
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
         fetch(d, i + AHEAD);
+        __builtin_prefetch(d->v + i + AHEAD, 0, 2);
         __builtin_prefetch(d->s + i + AHEAD, 0, 2);
         const vec w = load(d->w + i), g = per_f * load(d->g + i) + l2 * w;
         const vec m = velocity(keep1 * load(d->v + i) + gain1 * g);
@@ -60,10 +61,10 @@ void ISA(adam)(const struct echi_cpu_descent *d, size_t count) {
     for (; i < count; i++) echi_cpu_adam_one(d, i);
 }
 
-void ISA(add)(float *sum, const float *x, size_t count) {
+void ISA(add)(float *sum, const float *a, const float *b, size_t count) {
     size_t i = 0;
-    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) store(sum + i, load(sum + i) + load(x + i));
-    for (; i < count; i++) sum[i] += x[i];
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) store(sum + i, load(a + i) + load(b + i));
+    for (; i < count; i++) sum[i] = a[i] + b[i];
 }
 
 /* A float is infinite or NaN exactly when all bits of its exponent are set. */

@@ -94,7 +94,7 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     r->memory = echi_alloc_aligned(bytes);
     if (r->layers == NULL || r->borders == NULL || r->memory == NULL) {
         reference_destroy(r);
-        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations; use fewer samples a step", bytes);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations; use a smaller batch or model", bytes);
     }
     memcpy(r->layers, layers, (size_t)count * sizeof *layers);
 

@@ -18,7 +18,7 @@ patience=6   # seconds without progress
 
 mkdir test
 # Each of these two takes longer than that: the first computes a little now and then, the second prints.
-echo 'for i in 1 2 3 4 5 6 7 8 9; do for ((k = 0; k < 50000; k++)); do :; done; sleep 1; done' >test/computes.sh
+echo 'for i in 1 2 3 4 5 6 7 8 9; do for ((k = 0; k < 10000; k++)); do :; done; sleep 1; done' >test/computes.sh
 echo 'for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 1; done' >test/prints.sh
 # `timeout` makes a group of processes of its own.
 echo "trap 'echo I was told; exit 1' TERM; timeout 1000 sleep 1001; echo not reached" >test/sleeps.sh

@@ -3,6 +3,7 @@
  * through ech_train, alone and as two nodes.
  * make check only: 11 s of processor time. */
 #include "echelon.h"
+#include "echi_times.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -110,16 +111,15 @@ enum { FIRST_WATCHED = 3, SAMPLES = 640, TESTS = 64, SIDE = 28, CLASSES = 10 };
 static atomic_bool measures;   /* step times at start read samples, too: no batch of the worker's */
 struct echi_job;
 struct echi_device;
-struct echi_times;
 struct echi_lane;
 ech_status __real_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
-                               struct echi_times *out, struct ech_error *err);
+                               struct echi_cost_io io, struct echi_times *out, struct ech_error *err);
 ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
-                               struct echi_times *out, struct ech_error *err);
+                               struct echi_cost_io io, struct echi_times *out, struct ech_error *err);
 ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
-                               struct echi_times *out, struct ech_error *err) {
+                               struct echi_cost_io io, struct echi_times *out, struct ech_error *err) {
     atomic_store(&measures, true);
-    const ech_status status = __real_echi_measure(job, device, slow, lane, out, err);
+    const ech_status status = __real_echi_measure(job, device, slow, lane, io, out, err);
     atomic_store(&measures, false);
     return status;
 }

@@ -21,8 +21,9 @@ data_is() {    # data_is STATUS PATTERN WHAT COMMAND
     spoilt "$3" "$4"
     refuse "$1" "$2" --data "$work/$3" "${outputs[@]}"
 }
-refuse 13 'nowhere' --data "$work/nowhere"
+refuse 13 "nowhere' cannot be listed .*check its name; .*tools/get-data" --data "$work/nowhere"
 refuse 13 "$images" --data "$work" --local 3
+refuse 13 "$labels' cannot be listed .*it is no folder" --data "$good/$labels"
 data_is 13 "t10k-$(cut -d- -f2- <<<$labels).*get-data|t10k-labels" missing 'rm t10k-labels-idx1-ubyte'
 data_is 14 "$images" truncated "truncate -s 9000 $images"
 data_is 14 "$images" header "truncate -s 7 $images"
@@ -60,7 +61,7 @@ if ! under address && ! under thread; then
     (
         ulimit -v 2000000
         refuse 12 'no memory for 3695520040 bytes of weights' --data "$good" --model "$work/wide.model" "${outputs[@]}"
-        refuse 12 'no memory for [0-9]* bytes of .*activations of .* samples; use fewer' --data "$good" --model "$work/deep.model" \
+        refuse 12 'no memory for [0-9]* bytes of .*activations of .* samples; use a smaller' --data "$good" --model "$work/deep.model" \
             --threads 1 --batch 2048 "${outputs[@]}"
         exit $((failures - before))
     ) || failures=$((failures + $?))
@@ -130,6 +131,8 @@ check "a run that missed its target keeps what it has" [ "$(wc -c <"$work/saved"
 if [ "$(id -u)" != 0 ]; then
     mkdir "$work/locked" && chmod 555 "$work/locked"
     refuse 13 "$work/locked/s" --data "$good" --save "$work/locked/s"
+    chmod 0 "$work/locked"
+    refuse 13 "locked' cannot be listed .*check its permissions" --data "$work/locked"
 fi
 # A disk that is full: an empty file system would be needed; a limit on the size of files is met in the same place.
 before=$failures

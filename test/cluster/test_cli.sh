@@ -48,7 +48,7 @@ printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 3 pad 1' 'conv2d out 16 kern
 expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 \
     --model "$work/model" --verbose
 grep -qE 'kernels: trunk, conv2: conv .*F\(2x2\) [0-9.]+, F\(4x4\) [0-9.]+ of direct sums' "$work/err" || bad "no reasons for conv2"
-grep -qE 'kernels: look: [0-9.]+ MiB' "$work/err" || bad "no memory of what looks"
+grep -qE 'kernels: evaluation: [0-9.]+ MiB' "$work/err" || bad "no memory of what evaluates"
 grep -qE 'kernels: trunk, conv2: .*; turns [1-9][0-9.]+ KiB a sample$' "$work/err" || bad "no word of what conv2 turns"
 grep -qE 'kernels: trunk: .*of a sample 3\.1 KiB change their layout at the border, [1-9][0-9.]+ KiB inside$' "$work/err" ||
     bad "no sum of the conversions"
@@ -107,7 +107,7 @@ expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 
     --save "$work/four.safetensors" --eval-every 500 --curve "$work/four.csv"
 [ "$(awk -F, 'NR == 1 || ($1 > last && $3 >= 0 && $5 >= 0 && $5 <= 1 && NF == 5) { last = NR > 1 ? $1 : 0; good++ }
     END { print (good == NR && NR > 2) }' "$work/four.csv")" = 1 ] ||
-    bad "four.csv is not a line for each look: $(cat "$work/four.csv")"
+    bad "four.csv is not a line for each evaluation: $(cat "$work/four.csv")"
 grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
 [ -s "$work/four.safetensors" ] || bad "--save wrote nothing"
 expect 26 'not reached' train --data glyphs --steps 2 --target-accuracy 1 --progress off

@@ -68,7 +68,7 @@ same shortest "${epochs[@]}" --local 3 --shares equal --separate off
 # of them are answered again, not trained again.
 first=whole
 momentum=0.9 lr=0.0003
-middle=(--data "$work/data" --deterministic --batch 48 --steps 100
+middle=(--data "$work/data" --deterministic --batch 48 --steps 40
     --lr $lr --momentum $momentum --weight-decay 0.0001)
 same whole "${middle[@]}" --local 1
 check "gradients have died away" awk -v l="$(value train_loss "$work/whole.json")" 'BEGIN { exit !(l > 0.1) }'
@@ -79,7 +79,7 @@ killed() {     # killed NAME VICTIMS HEAD [OWNERS [EXCHANGE]]: of four nodes tho
     free_port
     rm -f "$work"/?.log
     for rank in 0 1 2 3; do   # without looks: a node that is lost at one owes nothing, since there nothing is out
-        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 8 --eval-every 0 --progress on \
+        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 24 --eval-every 0 --progress on \
             --save "$work/$name" --report "$work/$name.json"
     done
     says "$work/0.log" 'epoch .*images/s' "$name"
@@ -104,7 +104,7 @@ killed trunks-killed '3 2' 1
 
 # An owner of a shard: without momentum nothing is lost with it but weights, which its workers have.
 first=plain momentum=0 lr=0.003
-middle=(--data "$work/data" --deterministic --batch 48 --steps 100 --lr $lr --momentum $momentum --weight-decay 0.0001)
+middle=(--data "$work/data" --deterministic --batch 48 --steps 40 --lr $lr --momentum $momentum --weight-decay 0.0001)
 same plain "${middle[@]}" --local 1
 killed owner-killed 2 none 0,1,2
 killed ring-owner-killed '1 3' none 0,1,2,3 ring

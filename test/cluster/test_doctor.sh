@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # `echelon doctor`: what it finds on a machine where training would begin, and a status and a sentence where it would not; the link between
-# two nodes, with a key and without; strangers at its door.
+# two nodes, with a key and without; strangers at its door; a table of three (of hosts with a thin link: test_links.sh).
 # make check only: 10 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which" \
@@ -68,7 +68,7 @@ refuse_doctor() {
     [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one line: echelon doctor ${*:3}"
 }
 doctor 0 'Exit status:' --help
-shows '^  --json ' && shows '^  --listen '
+shows '^  --json ' && shows '^  --listen ' && shows '^  --links '
 refuse_doctor 2 'echelon doctor has no --local' --local 2
 refuse_doctor 2 'echelon doctor has no --hosts' --hosts x
 refuse_doctor 2 'no option --jsno; did you mean --json' --jsno
@@ -78,14 +78,20 @@ refuse_doctor 2 'an address that the other nodes can name' --listen
 refuse_doctor 2 'an address that the other nodes can name' --listen --coordinator 127.0.0.1:0
 refuse_doctor 20 'the port is in use' --listen --coordinator "127.0.0.1:$port"
 refuse_doctor 2 'leads off this machine: give --key' --listen --coordinator "0.0.0.0:$port"
+refuse_doctor 2 '--links measures between nodes: give --world' --links
+refuse_doctor 2 'option coordinator is missing' --links --world 3
+refuse_doctor 17 'no link was measured: no coordinator at 127\.0\.0\.1:1 ' --links --world 3 --rank 1 --coordinator 127.0.0.1:1 \
+    --join-timeout 1
+refuse_doctor 2 'no link was measured: .*leads off this machine: give --key' --links --world 2 --coordinator "0.0.0.0:$port"
 ends_with 2 'echelon train has no --json: --report' train --data glyphs --json
+ends_with 2 'echelon train has no --links: .echelon doctor.' train --data glyphs --links
 "$echelon" doctor --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
 
 # --- a link: twice, so the listener is there for the next one, too; strangers between them
 link() {       # link WHAT ARGUMENT...
     doctor 0 '"ok": true,$' --json --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60 "${@:2}"
     rates='"out_bytes_per_second": [0-9.e+]+, "in_bytes_per_second": [0-9.e+]+'
-    for way in out in; do for end in lowest highest; do rates+=", \"${way}_${end}_bytes_per_second\": [0-9.e+]+"; done; done
+    for way in out in; do rates+=", \"${way}_highest_bytes_per_second\": [0-9.e+]+"; done
     json link | grep -qE "\"round_trip_seconds\": [0-9.e-]+, $rates, \"clock_offset_seconds\": -?[0-9.e-]+, " ||
         bad "$1: $(json link)"
     # One clock: it is ahead of itself by no more than what the measurement says it may be wrong by.
@@ -120,12 +126,43 @@ doctor 19 'training would fail: .*another key' --world 2 --rank 1 --coordinator 
 doctor 19 'training would fail: .*--key' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60
 stop_listening
 
+# --- a table of three nodes, with a stranger among them who has no key; all get the same
+free_port
+table() {      # table OUTPUT RANK ARGUMENT...
+    "$echelon" doctor --links --world 3 --rank "$2" --coordinator "127.0.0.1:$port" --key "$work/key" --join-timeout 60 "${@:3}" \
+        >"$work/$1" 2>"$work/$1.log" &
+    nodes[$2]=$!
+}
+all_end() { for rank in 0 1 2; do node_ends $rank 0 '' "$1"; done; }
+cells() { tr '{' '\n' <"$work/$1" | grep '"from"'; }
+for rank in 0 1 2; do : >"$work/$rank.log"; done
+table table.0 0 --json
+says "$work/table.0.log" "listening at 127.0.0.1:$port" "--links"
+doctor 19 'no link was measured: .*another key' --links --world 3 --rank 1 --coordinator "127.0.0.1:$port" --key "$work/other" \
+    --join-timeout 60
+table table.1 1 --json
+table table.2 2
+all_end "a table"
+check "rank 0: $(head -c 300 "$work/table.0")" grep -q '^  "ok": true,$' "$work/table.0"
+check "rank 1 has another table" [ "$(cells table.0)" = "$(cells table.1)" ]
+rates='"bytes_per_second": [0-9.e+]+, "highest_bytes_per_second": [0-9.e+]+, "round_trip_seconds": [0-9.e-]+'
+for pair in '0, "to": 1' '0, "to": 2' '1, "to": 0' '1, "to": 2' '2, "to": 0' '2, "to": 1'; do
+    cells table.0 | grep -qE "\"from\": $pair, $rates" ||
+        bad "no link of $pair: $(cells table.0)"
+done
+check "there are $(cells table.0 | wc -l) pairs" [ "$(cells table.0 | wc -l)" = 6 ]
+for line in 'links of 3 nodes, seen by rank 2' '^Mb/s$' '^round trip, ms$' '^  from . to +0 +1 +2$' '^ +0 +[0-9.]+ +[0-9.]+$'; do
+    grep -qE "$line" "$work/table.2" || bad "the table does not say '$line': $(cat "$work/table.2")"
+done
+if command -v python3 >/dev/null; then check "no JSON" python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/table.0"; fi
+
 # --- a run that waits for its nodes is not disturbed
 bars "$work/data" 2 1
 free_port
 start 0 --data "$work/data" --world 2 --coordinator "127.0.0.1:$port" --steps 3
 await listens "$port"
 doctor 19 'training would fail: .*doctor --listen' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60
+doctor 19 'no link was measured: ' --links --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60
 start 1 --data "$work/data" --world 2 --coordinator "127.0.0.1:$port" --steps 3
 node_ends 0 0 '' "a run that was looked at"
 node_ends 1 0 '' "a run that was looked at"

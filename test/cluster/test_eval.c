@@ -20,7 +20,7 @@ struct watched {
     volatile int stop;
     uint32_t stop_at;          /* test samples; 0: never */
     uint32_t evaluated, calls; /* the last that was reported; how often */
-    int looked;
+    int evals;
     int64_t stopped;           /* when it was asked to stop */
 };
 
@@ -34,7 +34,7 @@ static int read_samples(void *user, int test, const uint32_t *index, int n, floa
 
 static void on_progress(void *user, const struct ech_progress *p) {
     struct watched *w = user;
-    w->looked += p->looked;
+    w->evals += p->new_accuracy;
     if (p->to_evaluate == 0) return;
     assert_int_equal(p->to_evaluate, TESTS);
     assert_in_range(p->evaluated, w->evaluated, TESTS);
@@ -76,7 +76,7 @@ static void a_long_evaluation_is_not_stuck(void **state) {
     if (train(&w, 0, &report, &err) != ECH_OK) fail_msg("%s", err.text);
     assert_int_equal(report.samples, 2 * SAMPLES);
     assert_true(report.test_accuracy >= 0);
-    assert_int_equal(w.looked, 1);
+    assert_int_equal(w.evals, 1);
     assert_in_range(w.calls, 1, READS);        /* one a second */
     assert_in_range(w.evaluated, ROWS, TESTS);
 }
@@ -91,7 +91,7 @@ static void a_stop_ends_the_last_evaluation(void **state) {
     assert_true(w.stopped > 0 && echi_now() - w.stopped < READS / 2 * READ_NS);
     assert_int_equal(report.samples, 2 * SAMPLES);
     assert_true(report.test_accuracy < 0);
-    assert_int_equal(w.looked, 0);
+    assert_int_equal(w.evals, 0);
 }
 
 /* And that after the drain is not begun. */

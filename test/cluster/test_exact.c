@@ -154,10 +154,10 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
 
 /* Step times decide about shares, which are given here. */
 ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
-                               struct echi_times *out, struct ech_error *err);
+                               struct echi_cost_io io, struct echi_times *out, struct ech_error *err);
 ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
-                               struct echi_times *out, struct ech_error *err) {
-    (void)job, (void)device, (void)slow, (void)lane, (void)err;
+                               struct echi_cost_io io, struct echi_times *out, struct ech_error *err) {
+    (void)job, (void)device, (void)slow, (void)lane, (void)io, (void)err;
     *out = (struct echi_times){.count = 2, .n = {8, 64}, .trunk = {8e-5, 64e-5}, .head = {1e-5, 8e-5}};
     return ECH_OK;
 }

@@ -31,7 +31,7 @@ status=$?
 check "one node in 500 MB: status $status" [ $status = 0 ]
 # Four of them find the same memory at the same time: which is the one that ends them all differs from run to run. One owner: divided, they
 # need hardly more than there is, and then whoever was late is ended by the kernel.
-for megabytes in 160 220 300; do
+for megabytes in 160 220 230 290; do
     within $megabytes --local 4 --shares equal --shards 1
     status=$?
     check "four nodes in $megabytes MB: status $status" [ $status = 12 ]
@@ -59,12 +59,12 @@ pair() {       # pair MEGABYTES: rank 1 has so many
     nodes[1]=$!
 }
 shards 0 1
-pair 150
+pair 104
 sentence='rank 1 has no memory for its part of the plan: .* take [0-9]+ bytes, and [0-9]+ are left .*; use a smaller batch or model, or'
 sentence+='.* --shards'
 node_ends 1 12 "$sentence" "a plan for more memory than rank 1 has"
 node_ends 0 12 "$sentence" "a plan for more memory than rank 1 has"
 shards 1 0
-pair 150
+pair 104
 for rank in 0 1; do node_ends $rank 0 '' "a plan for what rank 1 has"; done
 verdict "memory of local nodes"

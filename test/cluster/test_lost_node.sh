@@ -10,9 +10,9 @@ light_if_watched
 plan_of_roles "$work/plan"
 role=(coordinator head owner worker)
 idx_set "$work/data" 2000 100
-endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --slow 8)   # they sleep for most of the time
+endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --slow 32)   # they sleep for most of the time
 deadline=10   # seconds, where silence is to end a run: heartbeats come ten times as often, however busy the machine is
-epochs=$(under thread && echo 3 || echo 5)   # of 2,000 samples, where a run is to come to its end: seconds
+epochs=$(under thread && echo 1 || echo 2)   # of 2,000 samples, where a run is to come to its end: seconds
 
 trains() { says "$1" 'epoch .*images/s' "the run begins"; }   # trains LOG
 begin() {      # begin ARGUMENT...: four nodes by hand, training
@@ -206,7 +206,9 @@ local_run() {  # local_run ARGUMENT...: in the background; its nodes, in order o
     "$echelon" train --local 4 "${endless[@]}" --progress on "$@" >"$work/out" 2>"$work/err" </dev/null &
     run=$!
     trains "$work/err"
-    mapfile -t children < <(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent=$run '$4 == parent { print $1 }' | sort -n)
+    # Numbers of processes begin anew behind the highest: those below the parent's come behind those above.
+    mapfile -t children < <(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent=$run '$4 == parent { print ($1 < parent), $1 }' |
+        sort -k1n -k2n | cut -d' ' -f2)
     check "--local starts four nodes, not ${#children[@]}" [ ${#children[@]} = 4 ]
 }
 local_ends() { # local_ends STATUS PATTERN WHAT

@@ -30,7 +30,7 @@ check "auto is $most" cmp -s "$work/auto.weights" "$work/$most.weights"
     check "$most rounds as base does: is it taken?" bash -c '! cmp -s "$1" "$2"' _ "$work/base.weights" "$work/$most.weights"
 
 refuse 2 "precision is 'fp16': give fp32, tf32 or bf16" --data "$work/data" --precision fp16
-refuse 2 'deterministic computes the same' --data "$work/data" --precision bf16 --deterministic
+refuse 2 'deterministic computes the same' --data "$work/data" --deterministic --precision bf16
 if "$ECHELON" train --data "$work/data" --steps 1 --precision bf16 --progress off 2>&1 | grep -q 'this processor lacks'; then
     refuse 16 'this processor lacks .*BF16.*leave' --data "$work/data" --precision bf16
     echo "this processor lacks bf16: the rest is not tested"

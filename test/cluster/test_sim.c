@@ -474,14 +474,14 @@ static void steps_take_their_factors(void **state) {
 }
 
 /* A look stops the clock, wherever it comes. */
-static void looks_take_no_time_of_training(void **state) {
+static void evaluations_take_no_time_of_training(void **state) {
     (void)state;
     prepare(&a, 4, "bsp");
     set(&a.config, "shares", "equal");
     prepare(&b, 4, "bsp");
     set(&b.config, "shares", "equal");
     set(&b.config, "eval-every", "96");
-    a.profile.look = b.profile.look = 1e-3;
+    a.profile.eval = b.profile.eval = 1e-3;
     simulate_well(&a);
     simulate_well(&b);
     assert_close(b.report.measuring_seconds, 2.0 * TRAIN / 96 * TEST * 1e-3, 0.05 * 2.0 * TRAIN / 96 * TEST * 1e-3 + TEST * 1e-3);
@@ -684,18 +684,21 @@ static void prepare_speeds(int hosts, const char *groups, const char *regroup) {
     }
 }
 
-/* Four alike in one group. From two seconds after the beginning on one takes five times as long, for so many seconds. */
-static void one_is_late(double seconds, const char *codec, const char *regroup) {
+/* Four alike in one group. */
+static void prepare_alike(const char *regroup) {
     prepare_speeds(4, "1", regroup);
-    set(&a.config, "codec", codec);
     for (int h = 0; h < 4; h++) {
         a.host[h].speed = 1;
         a.host[h].jitter = 0.1;
     }
+}
+
+/* From two seconds after the beginning on one of them takes five times as long, for so many seconds. */
+static void one_is_late(double seconds, const char *codec, const char *regroup) {
+    prepare_alike(regroup);
+    set(&a.config, "codec", codec);
     a.host[2].n_slow = seconds > 0;
-    a.host[2].slow[0].from = 3;
-    a.host[2].slow[0].until = 3 + seconds;
-    a.host[2].slow[0].factor = 5;
+    a.host[2].slow[0] = (struct echi_spell){3, 3 + seconds, 5};
     simulate_well(&a);
     assert_int_equal(a.report.samples, 1000 * TRAIN);
 }
@@ -762,6 +765,34 @@ static void what_lasts_regroups_and_what_passes_does_not(void **state) {
     slowed(9, "auto");   /* and it comes back */
     assert_int_equal(a.report.regroups, 2);
     assert_true(a.report.group_of[1] == a.report.group_of[0]);
+}
+
+/* Four alike in one group, with links of 8 Mb/s. From ten seconds after the beginning on rank 2's carries a twentieth, for so many
+ * seconds. */
+static void one_is_thin(double seconds, const char *regroup) {
+    prepare_alike(regroup);
+    for (int h = 0; h < 4; h++) a.host[h].rate = 1e6;
+    a.host[2].n_thin = seconds > 0;
+    a.host[2].thin[0] = (struct echi_spell){10, 10 + seconds, 20};
+    simulate_well(&a);
+    assert_int_equal(a.report.samples, 1000 * TRAIN);
+}
+
+/* A worker whose steps have become long because of its link alone: a prediction by the links of the start would say that it is as well off
+ * where it is. It leaves, and is back when its link is. */
+static void a_thin_link_is_known_to_moves(void **state) {
+    (void)state;
+    one_is_thin(0, "auto");
+    assert_int_equal(a.report.regroups, 0);
+    one_is_thin(INFINITY, "off");
+    const double held = a.report.seconds;
+    one_is_thin(INFINITY, "auto");
+    assert_true(a.report.regroups == 1 && a.report.n_groups == 2 && a.report.group_of[2] == 1);
+    assert_non_null(strstr(a.log, "rank 2 joins group 1, the reserve: "));
+    if (a.report.seconds > 0.7 * held) fail_msg("%g s, without a reserve %g", a.report.seconds, held);
+    one_is_thin(60, "auto");
+    assert_int_equal(a.report.regroups, 2);
+    for (int r = 0; r < 4; r++) assert_int_equal(a.report.group_of[r], 0);
 }
 
 /* ------------------------------------------------------- deaths and joins */
@@ -1020,7 +1051,7 @@ static void refusals(void **state) {
 static volatile int stop_now;
 static void stop_at_look(void *user, const struct ech_progress *p) {
     (void)user;
-    if (p->looked) stop_now = 1;
+    if (p->new_accuracy) stop_now = 1;
 }
 static void stops_in_order(void **state) {
     (void)state;
@@ -1056,13 +1087,14 @@ int main(void) {
         cmocka_unit_test(shared_cores_slow_down_together),
         cmocka_unit_test(tasks_cost_what_the_profile_says),
         cmocka_unit_test(steps_take_their_factors),
-        cmocka_unit_test(looks_take_no_time_of_training),
+        cmocka_unit_test(evaluations_take_no_time_of_training),
         cmocka_unit_test(same_seed_same_bytes),
         cmocka_unit_test(costs_alone_take_the_same_time),
         cmocka_unit_test(policies_account_for_all_samples),
         cmocka_unit_test(drawn_clusters_end),
         cmocka_unit_test(a_late_one_has_a_group_of_its_own),
-        cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not), cmocka_unit_test(the_others_go_on),
+        cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not),
+        cmocka_unit_test(a_thin_link_is_known_to_moves), cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),
         cmocka_unit_test(servers_train_nothing),

@@ -79,7 +79,9 @@ static bool refuse_once(const struct refusal *f, void *(*main_of_node)(void *), 
     }
     /* A link that cannot be made is dialled again: only at its listener is a refused socket final. */
     if (hits > 0 && !(well || told)) fail_msg("%s: '%s' and '%s'", nodes_doing, nodes[0].error.text, nodes[1].error.text);
-    if (hits > 0 && well && f->status != ECH_OK && f->call != INJECT_SOCKET) fail_msg("%s: refused, and all was well", nodes_doing);
+    /* Each node listens once, and then for a moment more, when it measures what sockets cost: without that it goes by what it knows. */
+    const bool harmless = f->call == INJECT_SOCKET || (f->call == INJECT_LISTEN && n > 2);
+    if (hits > 0 && well && f->status != ECH_OK && !harmless) fail_msg("%s: refused, and all was well", nodes_doing);
     if (f->status == ECH_OK && !well) fail_msg("%s: '%s' and '%s'", nodes_doing, nodes[0].error.text, nodes[1].error.text);
     if (inject_live() != live || descriptors() != fds)
         fail_msg("%s: %ld blocks, %d descriptors lost", nodes_doing, inject_live() - live, descriptors() - fds);

@@ -12,7 +12,7 @@ static void check_profile(const struct echi_profile *p) {
     FUZZ_CHECK(p->trunk_ops >= 1 && p->head_ops >= 0 && p->parameters >= 1 && isfinite(p->trunk_ops + p->head_ops + p->parameters));
     FUZZ_CHECK(p->times.units >= 1 && p->times.cut >= 1 && p->times.cut <= p->times.units && p->times.sizes >= 1);
     for (int u = 0; u < p->times.units; u++) FUZZ_CHECK(isfinite(echi_times_unit(&p->times, u, ECHI_BACKWARD, 64)));
-    const double cost[] = {p->apply, p->add, p->refresh, p->copy, p->message, p->look, p->times.exchange, p->times.update,
+    const double cost[] = {p->apply, p->add, p->refresh, p->copy, p->message, p->eval, p->times.exchange, p->times.update,
                            p->times.messages};
     for (size_t i = 0; i < sizeof cost / sizeof cost[0]; i++) FUZZ_CHECK(cost[i] >= 0 && isfinite(cost[i]));
     FUZZ_CHECK(p->times.count >= 1 && p->times.count <= ECHI_TIMES_MAX);

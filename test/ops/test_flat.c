@@ -48,10 +48,11 @@ static void random_range(struct echi_random *r, size_t *at, size_t *count) {
 
 /* One float by the rule of the header; `volatile` keeps each operation rounded by itself. */
 static float rule(float w, float a, float *v, float g, const struct echi_step *how) {
-    volatile float decayed = how->l2 * w, with_decay = g + decayed, old = how->momentum * *v, speed = old + with_decay;
+    volatile float decayed = how->l2 * w, with_decay = g + decayed, old = how->momentum != 0 ? how->momentum * *v : 0;
+    volatile float speed = old + with_decay;
     volatile float ahead = how->momentum * speed, both = with_decay + ahead;
     volatile float step = how->lr * (how->rule == ECHI_RULE_NESTEROV ? both : speed);
-    *v = speed;
+    if (how->momentum != 0) *v = speed;
     return a - step;
 }
 
@@ -71,13 +72,15 @@ static float rule_of_adam(float w, float a, float *m, float *s, float g, const s
 /* v and, for Adam, s, behind one another in one buffer. */
 static struct echi_moments moments_at(const struct array *v, size_t at) { return (struct echi_moments){v->buffer, at, FLOATS + at}; }
 
-static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nesterov) {
+static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nesterov, bool remembers) {
     struct echi_random r;
     echi_random_init(&r, seed, ECHI_STREAM_TEST, 70);
     struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, FLOATS);
     struct array g = array_new(&r, FLOATS), *from = of_state ? &a : &w, *to = in_place ? from : &out;
+    for (int i = 0; i < FLOATS && !remembers; i++) v.f[i] = NAN;   /* it must not be read */
     float *w0 = copy_of(&w), *from0 = copy_of(from), *to0 = copy_of(to), *v0 = copy_of(&v), *g0 = copy_of(&g);
-    const struct echi_step how = {.lr = 0.05f, .momentum = 0.9f, .l2 = 0.01f, .rule = nesterov ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD};
+    const struct echi_step how = {.lr = 0.05f, .momentum = remembers ? 0.9f : 0, .l2 = 0.01f,
+                                  .rule = nesterov ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD};
     const double lr = (double)how.lr, momentum = (double)how.momentum, decay = (double)how.l2;
     size_t at, count;
     random_range(&r, &at, &count);
@@ -92,10 +95,10 @@ static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nester
             next = rule(w0[i], from0[i], &speed, g0[i], &how);
             /* torch.optim.SGD: grad += wd * param; buf = m * buf + grad; if nesterov: grad += m * buf, else grad = buf;
              * param -= lr * grad */
-            double grad = (double)g0[i] + decay * (double)w0[i], exact_v = momentum * (double)v0[i] + grad;
+            double grad = (double)g0[i] + decay * (double)w0[i], exact_v = (remembers ? momentum * (double)v0[i] : 0) + grad;
             grad = nesterov ? grad + momentum * exact_v : exact_v;
             double exact = (double)from0[i] - lr * grad;
-            if (fabs((double)v.f[i] - exact_v) > 1e-6 || fabs((double)to->f[i] - exact) > 1e-6)
+            if ((remembers && fabs((double)v.f[i] - exact_v) > 1e-6) || fabs((double)to->f[i] - exact) > 1e-6)
                 fail_msg("seed %u: [%zu] is %.9g, in double %.9g", seed, i, (double)to->f[i], exact);
         }
         if (!same_bits(&v.f[i], &speed, 1) || !same_bits(&to->f[i], &next, 1))
@@ -154,7 +157,7 @@ static void check_adam(uint32_t seed, bool of_state, bool in_place, bool decoupl
 static void test_apply(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
-        for (int i = 0; i < 8; i++) check_apply(seed, i & 1, i & 2, i & 4);
+        for (int i = 0; i < 16; i++) check_apply(seed, i & 1, i & 2, i & 4, i & 8);
         for (int i = 0; i < 8; i++) check_adam(seed, i & 1, i & 2, i & 4);
     }
 }
@@ -224,6 +227,29 @@ static void test_add(void **state) {
         }
         free(before);
         array_free(&sum), array_free(&g);
+    }
+}
+
+/* The product is rounded before it is added. */
+static void test_scaled(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 79);
+        struct array sum = array_new(&r, FLOATS), g = array_new(&r, FLOATS), to = array_new(&r, FLOATS);
+        float *before = copy_of(&sum);
+        size_t at, count;
+        random_range(&r, &at, &count);
+        echi_scaled(to.f + at, g.f + at, count, 0.3f);
+        assert_int_equal(echi_add_scaled(problem_device, sum.buffer, at, g.f + at, count, 0.3f, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            volatile float product = g.f[i] * 0.3f;
+            const bool inside = i >= at && i < at + count;
+            const float scaled = product, wanted = inside ? before[i] + scaled : before[i];
+            if (!same_bits(&sum.f[i], &wanted, 1) || (inside && !same_bits(&to.f[i], &scaled, 1))) fail_msg("seed %u: [%zu]", seed, i);
+        }
+        free(before);
+        array_free(&sum), array_free(&g), array_free(&to);
     }
 }
 
@@ -323,7 +349,7 @@ static void test_same_on_every_set(void **state) {
                 const struct echi_cpu_kernels *k = i ? wide : plain;
                 k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, NULL, &sgd}, count);
                 k->adam(&(struct echi_cpu_descent){w.f, out[i].f, g.f, out[i].f, v[i].f, s[i].f, &adam}, count);
-                k->add(out[i].f, g.f, count);
+                k->add(out[i].f, out[i].f, g.f, count);
                 assert_true(k->finite(out[i].f, count));
             }
             if (!same_bits(v[0].f, v[1].f, count) || !same_bits(s[0].f, s[1].f, count) || !same_bits(out[0].f, out[1].f, count))
@@ -357,7 +383,7 @@ static void test_local(void **state) {
             float speed = v0[i], next = out0[i];
             if (i >= at && i < at + count) {
                 volatile float old = momentum * v0[i], now = old + g.f[i], ahead = momentum * now, both = g.f[i] + ahead, step = lr * both;
-                speed = now;
+                if (momentum != 0) speed = now;
                 next = w0[i] - step;
                 const double exact_v = (double)momentum * (double)v0[i] + (double)g.f[i];
                 const double exact = (double)w0[i] - (double)lr * ((double)g.f[i] + (double)momentum * exact_v);
@@ -465,6 +491,8 @@ static void test_misuse(void **state) {
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, small.buffer, 0, 51, &err), &err, "from");
     assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, &of_c, small.buffer, 0, 1, &how, &err), &err,
                    "a_out and w");
+    assert_refused(echi_add_scaled(problem_device, a.buffer, 0, NULL, 1, 1, &err), &err, "x");
+    assert_refused(echi_add_scaled(problem_device, a.buffer, 0, a.f, 1, 1, &err), &err, "same memory");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
     const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};
@@ -480,7 +508,8 @@ static void test_misuse(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_apply), cmocka_unit_test(test_adam_at_rest), cmocka_unit_test(test_velocities_settle),
-        cmocka_unit_test(test_add), cmocka_unit_test(test_scale), cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_add), cmocka_unit_test(test_scaled), cmocka_unit_test(test_scale), cmocka_unit_test(test_sum_states),
+        cmocka_unit_test(test_all_finite),
         cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied),
         cmocka_unit_test(test_misuse),
     };

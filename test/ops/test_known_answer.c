@@ -135,7 +135,9 @@ const struct echi_cpu_kernels *__wrap_echi_kernels(const struct echi_device *dev
 
 static void half_sgd(const struct echi_cpu_descent *d, size_t count) { __real_echi_kernels(problem_device)->descend(d, count - 1); }
 static void half_adam(const struct echi_cpu_descent *d, size_t count) { __real_echi_kernels(problem_device)->adam(d, count - 1); }
-static void short_add(float *sum, const float *x, size_t count) { __real_echi_kernels(problem_device)->add(sum, x, count - 1); }
+static void short_add(float *sum, const float *a, const float *b, size_t count) {
+    __real_echi_kernels(problem_device)->add(sum, a, b, count - 1);
+}
 static bool blind_finite(const float *x, size_t count) { return (void)x, (void)count, true; }
 
 static void a_wrong_flat_range_is_named(void **state) {

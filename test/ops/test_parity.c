@@ -740,7 +740,7 @@ static void test_stages(void **state) {
         problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 150, 160), kernel, kernel, stride, stride, pad, pad, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         const bool tiles = long_map || kernel == 5;   /* more than cpu_late.c takes, even of one group */
-        const int n = tiles ? random_from(&r, 1, 6) : random_from(&r, 17, 20);
+        const int n = tiles ? random_from(&r, 1, 6) : random_from(&r, 29, 32);   /* two vectors of 16, or four of 8 */
         struct bench b;
         assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, n));
         if (!strstr(echi_stack_kernel(b.stack, 0), "by stages")) fail_msg("%s, n %d: %s", p.text, n, echi_stack_kernel(b.stack, 0));
@@ -779,7 +779,7 @@ static void test_levels(void **state) {
 static void test_late_maps(void **state) {
     (void)state;
     int whole = 0, strided = 0, other = 0;
-    for (uint32_t seed = 0; seed < 45; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 60; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);

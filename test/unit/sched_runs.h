@@ -125,16 +125,22 @@ static void return_loans(struct sim *s) {
     while (step(s)) {}
 }
 
-/* A run that ends before a cut link is noticed leaves messages that wait for a place at its end: one owner's weights, behind those of which
- * the other owner's part was lost. They come back, as where a link is closed, and so do those that are sent then. */
+/* Is there a node whose messages do not come to this one any more, and it was not told: a cut link, or a loss that nobody saw in time? */
+static bool misses_one(const struct sim *s, int rank) {
+    const struct node *n = &s->node[rank];
+    for (int r = 0; r < s->plan.world; r++)
+        if (s->node[r].dead ? !n->setup.plan.lost[r] : n->cut[r]) return true;
+    return false;
+}
+
+/* A run that ends before a cut link or a loss is noticed leaves messages that wait for a place at its end: one owner's weights, behind
+ * those of which the other owner's part was lost. They come back, as where a link is closed, and so do those that are sent then. */
 static void return_for_the_cut_off(struct sim *s) {
     for (bool any = s->plan.shards > 0; any;) {
         any = false;
         for (int i = 0; i < s->pooled; i++) {
             struct message *m = &s->pool[i];
-            bool cut = false;
-            for (int r = 0; r < s->plan.world; r++) cut = cut || (s->node[m->to].cut[r] && !s->node[r].dead);
-            if (!cut || m->refs == 0 || m->words == 0 || m->going || m->dropped) continue;
+            if (m->refs == 0 || m->words == 0 || m->going || m->dropped || !misses_one(s, m->to)) continue;
             drop(s, m);
             any = true;
         }
@@ -216,11 +222,11 @@ static void check_counts(struct sim *s) {
     MUST(s, LEDGER, s->owner_killed || s->takeovers || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
     MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (again || c->again_leases == 0));
     MUST(s, LEDGER, c->dropped_leases == s->dropped && c->dropped_samples == s->dropped_samples && c->again_samples >= s->dropped_samples);
-    MUST(s, LOOK, s->goal.has_test ? c->evals >= 1 : c->evals == 0);
-    MUST(s, LOOK, (uint64_t)s->evals == c->evals - s->from.at.evals);
-    MUST(s, LOOK, c->met == s->met && (!s->met || (c->stopping && c->accuracy >= s->goal.target_accuracy && c->target_at >= 0)));
+    MUST(s, EVAL, s->goal.has_test ? c->evals >= 1 : c->evals == 0);
+    MUST(s, EVAL, (uint64_t)s->evals == c->evals - s->from.at.evals);
+    MUST(s, EVAL, c->met == s->met && (!s->met || (c->stopping && c->accuracy >= s->goal.target_accuracy && c->target_at >= 0)));
     if (s->goal.target_accuracy > 0 && c->status != ECH_E_ABORTED)
-        MUST(s, LOOK, c->status == (s->met ? ECH_OK : ECH_E_NOT_REACHED));
+        MUST(s, EVAL, c->status == (s->met ? ECH_OK : ECH_E_NOT_REACHED));
     if (s->goal.keep)   /* else it could not be written */
         MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);
     if (s->plan.separated) MUST(s, HEAD, s->node[s->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX);
@@ -236,8 +242,8 @@ static inline void check_stalenesses(struct sim *s) {
     }
     CHECK(s, trunk == s->pushes && head == (s->plan.separated ? s->pushes : 0));
     if (s->plan.sync == ECHI_SYNC_BSP) CHECK(s, c->trunk_bins[0] == trunk && c->head_bins[0] == head);
-    for (int b = 0; b <= 4 && s->plan.separated; b++) CHECK(s, c->head_bins[b] == s->head_apart[b]);
-    if (s->plan.separated) CHECK(s, c->head_bins[5] == s->head_apart[5] + s->head_apart[6]);
+    for (int b = 0; b <= 4 && s->plan.separated; b++) CHECK(s, c->head_bins[b] == s->apart_pushes[b]);
+    if (s->plan.separated) CHECK(s, c->head_bins[5] == s->apart_pushes[5] + s->apart_pushes[6]);
     const double least = c->stale_max > 0 ? echi_staleness_edge[echi_staleness_bin(c->stale_max) - 1] : -1;
     for (int b = echi_staleness_bin(c->stale_max) + 1; b < ECHI_STALENESS_BINS; b++) CHECK(s, c->trunk_bins[b] == 0);
     CHECK(s, trunk == 0 || (c->stale_max > least && c->trunk_bins[echi_staleness_bin(c->stale_max)] > 0));
@@ -269,7 +275,7 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
 static void check_weights(struct sim *s) {
     const uint32_t *saved = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
     uint32_t expected[PARAMS], owned[PARAMS];
-    if (s->met) MUST(s, LOOK, memcmp(saved, s->met_with, sizeof s->met_with) == 0);
+    if (s->met) MUST(s, EVAL, memcmp(saved, s->met_with, sizeof s->met_with) == 0);
     const uint32_t *final = s->met ? owned_weights(s, owned) : saved;
     if (s->coordinator.status == ECH_OK) check_residuals(s);
     const bool alone = is_local(s) && s->plan.world == 1 && s->plan.outer_momentum == 0 && !s->goal.resumed;

@@ -111,13 +111,14 @@ struct place {
     uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS]; bool writer[PARAMS];
     uint16_t lent[LAYERS * WORDS]; int n_lent;   /* messages that it borrows: their SENT is held back */
 };
-struct posted { struct echi_slot slot; uint8_t role, first, end, name; };   /* name: of what comes by part its first word, else 0 */
+/* name: of what comes by part its first word, else 0; writes: from now on its payload may be written there. */
+struct posted { struct echi_slot slot; uint8_t role, first, end, name; bool writes; };
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
 struct message {
     uint16_t from, to, next;                /* next: in its channel, or of those that are free */
     uint8_t kind, refs;                     /* refs: its delivery and its SENT, as far as they are still to come */
-    bool going, dropped;
+    bool going, dropped, left;              /* left: nothing reads the sender's slot any more */
     uint8_t role, first, end;               /* of the sender's slot */
     struct echi_slot slot;
     uint32_t answer, holds;
@@ -259,7 +260,7 @@ struct sim {
     uint64_t samples_of[NODES], rounds_of[NODES];   /* BSP: in the weights of each shard */
     uint32_t applied_parts[NODES];          /* of its next round, a bit each */
     uint64_t head_in[3], head_samples;      /* samples in each copy of the head's weights, and in the current */
-    uint64_t head_newest, head_apart[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
+    uint64_t head_newest, apart_pushes[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
                                                round theirs lie behind it, up to two rounds */
     uint64_t versions[ECHI_GROUPS_MAX];     /* of each group's state */
     uint64_t has_version[NODES][ECHI_GROUPS_MAX], has_samples[NODES][ECHI_GROUPS_MAX];   /* of others' states, by owner */
@@ -274,7 +275,7 @@ struct sim {
     bool met; uint32_t met_with[PARAMS];    /* the target, by these weights */
     uint64_t dropped, dropped_samples;      /* pushes that were too old */
     uint32_t start[PARAMS];                 /* the weights that this run began with */
-    uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
+    uint32_t alone[4][PARAMS], alone_velocity[4][PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
     uint64_t alone_in[4];                   /* samples in each of alone[] */
     /* Takeovers: seen so far; who owns which shard behind the last; where and of which words the momentum began anew. */
     uint64_t takeovers; uint16_t shard_owner[NODES]; struct resets resets;
@@ -320,6 +321,7 @@ static void watch_begins(struct sim *s, int node, const struct echi_task *t);
 static void watch_step(struct sim *s, const struct work *w);
 static void watch_early(struct sim *s, const struct work *w);
 static void watch_rows(struct sim *s, const struct work *w);
+static void watch_rows_in(struct sim *s, const struct work *w);
 static void watch_answers(struct sim *s, const struct work *w);
 static void watch_ends(struct sim *s, const struct work *w);
 static void watch_keep(struct sim *s, const struct kept *k);
@@ -343,7 +345,7 @@ static void settle_cuts(struct sim *s);
     X(GRADIENT, "gradients") X(MASS, "mass")                                                                                     \
     X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
     X(LOCAL, "own steps") X(NORM, "norms") X(LEDGER, "ledger") X(RATIO, "ratios") X(HEAD, "rows once")    \
-    X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
+    X(EVAL, "evaluations") X(CLOCK, "clock") X(SILENCE, "silence")
 enum invariant {
 #define INVARIANT_ENUM(name, text) MUST_##name,
     INVARIANTS(INVARIANT_ENUM)
@@ -489,12 +491,17 @@ static int places_of(int kind) {
     default: return 3;
     }
 }
-static struct place *own_place(struct sim *s, int node, struct echi_slot slot) {
+static struct place *memory_of(struct sim *s, int node, struct echi_slot slot) {
     static int first[ECHI_SLOT_KINDS + 1];
     for (int k = 0; k < ECHI_SLOT_KINDS && !first[ECHI_SLOT_KINDS]; k++) first[k + 1] = first[k] + places_of(k);
     CHECK(s, (size_t)first[ECHI_SLOT_KINDS] <= sizeof s->node[node].place / sizeof s->node[node].place[0]);
     CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < places_of(slot.kind));
     return &s->node[node].place[first[slot.kind] + slot.index];
+}
+/* One of the coordinator's is another's memory (exec_slots.c). */
+static struct place *own_place(struct sim *s, int node, struct echi_slot slot) {
+    const bool first = slot.kind == ECHI_SLOT_COORD_PARAMS && slot.index == 1 && s->plan.shards && !s->goal.keep;
+    return memory_of(s, node, first ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : slot);
 }
 /* Whose words a slot stands for: of one that borrows, the lender's. What is known of them (holds, round, answer, of) is its own. */
 static struct place *place(struct sim *s, int node, struct echi_slot slot) {
@@ -532,13 +539,20 @@ static bool lends_in_place(const struct sim *s, int node, struct echi_slot slot)
         lends = lends || (l->loan[i].messages > 0 && l->loan[i].lender.kind == slot.kind && l->loan[i].lender.index == slot.index);
     return lends;
 }
+/* Where a worker's gradients lie in the place of its next weights: nothing is written to what is posted there before it is sent, and of a
+ * push its sender's slot is read until it has come, whenever its SENT comes. */
+static bool in_weights(const struct sim *s, struct echi_slot slot) {
+    return slot.kind == ECHI_SLOT_WORKER_WEIGHTS && echi_plan_grads_in_weights(&s->plan);
+}
 /* A push that is lent has one reader, its message, and its receiver may write beside that, as an owner that is alone beside that of its
  * weights; other weights that are lent nobody writes. Such an owner may be asked for a copy while its task waits for the release: the copy
  * is made before that, and only its SENT comes later. */
 static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
     const bool borrows = p != own_place(s, node, slot);
-    const int messages = borrows || lends_in_place(s, node, slot), copies = lends_in_place(s, node, slot) ? s->node[node].owner.sends : 0;
+    const bool is_message = borrows && !in_weights(s, echi_loans_slot(&s->node[node].role.loans, slot));
+    const bool lends = lends_in_place(s, node, slot);
+    const int messages = is_message || lends, copies = lends ? s->node[node].owner.sends : 0;
     if (borrows && slot.kind != ECHI_SLOT_OWNER_GRADS) race(s, node, slot, first, "written, and it is lent to be read");
     for (int i = first; i < end; i++) {
         if (p->writer[i]) race(s, node, slot, i, "written by two");
@@ -551,7 +565,7 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
 }
 /* A payload has come, or will not: of a slot that borrows already this is about its own place. */
 static void post_ends(struct sim *s, int node, const struct posted *p) {
-    for (int i = p->first; i < p->end; i++) own_place(s, node, p->slot)->writer[i] = false;
+    for (int i = p->first; i < p->end && p->writes; i++) own_place(s, node, p->slot)->writer[i] = false;
 }
 
 /* ---- shards ---- */
@@ -690,7 +704,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_REFRESH:
         if (t->kind == ECHI_TASK_APPLY) {
             if (!in_place(t)) on_owned(s, node, t, reads, t->weights);
-            for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
+            for (int i = t->grads.kind == ECHI_SLOT_OWNER_GRADS; i < t->n_rows; i++)   /* the sum may lie where the first of them is */
+                on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
             if (t->ring.kind) on_owned(s, node, t, reads, t->ring);
             on_owned(s, node, t, t->only ? writes : reads, t->grads);
             on_owned(s, node, t, writes, momentum);
@@ -750,7 +765,7 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
                    int *words) {
     *first = 0;
     *end = cut_of(s) * WORDS;
-    if (by_part(s, kind)) part_words(s, m->part, first, end);
+    if (by_part(s, kind) || echi_msg_of_shard(m, &s->plan)) part_words(s, m->part, first, end);
     if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = PARAMS;
     else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT * WORDS; *end = PARAMS; }
     *at = *first;
@@ -792,7 +807,7 @@ static struct message *new_message(struct sim *s, int from, int to, int kind) {
     m->kind = (uint8_t)kind;
     m->refs = 1;
     m->words = 0;
-    m->going = m->dropped = false;
+    m->going = m->dropped = m->left = false;
     m->next = NOBODY;
     return m;
 }
@@ -806,9 +821,14 @@ static void let_go(struct sim *s, struct message *m) {
 
 static bool linked(const struct sim *s, int a, int b) { return !s->node[a].dead && !s->node[b].dead && !s->node[a].cut[b]; }
 
-/* Parts have places of their own (echi_msg_name). */
+/* Parts have places of their own (echi_msg_name), and so has a head's copy. */
 static int name_of(const struct sim *s, int kind, int first) {
-    return by_part(s, kind) ? first : 0;
+    return by_part(s, kind) || kind == ECHI_KIND_PARAMS ? first : 0;
+}
+
+static void leaves(struct sim *s, struct message *m) {
+    if (!m->left) read_ends(s, m->from, m->slot, m->first, m->end);
+    m->left = true;
 }
 
 static struct message *queue_message(struct sim *s, int from, int to, int kind, int name) {
@@ -837,6 +857,15 @@ static void send_body(struct sim *s, int from, int to, int kind, enum echi_role 
     send_plain(s, m);
 }
 
+/* So many of a name are on their way: the place of the last of them is written. */
+static void begin_writing(struct sim *s, int node, struct channel *c, int name, int going) {
+    int its = -1;
+    for (int count = 0; count < going;) count += c->post[++its].name == name;
+    struct posted *p = &c->post[its];
+    if (!p->writes) write_begins(s, node, p->slot, p->first, p->end);
+    p->writes = true;
+}
+
 /* Payloads whose place is there are on their way; from now on their SENT may come, before or after the message. */
 static void set_going(struct sim *s, struct channel *c) {
     uint16_t before = NOBODY;
@@ -855,6 +884,7 @@ static void set_going(struct sim *s, struct channel *c) {
         if (c->last == at) c->last = before;
         c->going[name]++;
         m->going = true;
+        begin_writing(s, m->to, c, name, c->going[name]);
         send_plain(s, m);
         if (!echi_lends(&s->plan, m->from, m->to, (enum echi_kind)m->kind)) due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
     }
@@ -948,11 +978,13 @@ static void end_loan(struct sim *s, int node, struct echi_slot posted) {
 }
 
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
+    const bool writes = !in_weights(s, a->slot);
     if (s->node[node].role.gone[a->to]) return;
-    write_begins(s, node, a->slot, first, end);
+    if (writes) write_begins(s, node, a->slot, first, end);
     struct channel *c = channel(s, node, a->to, a->kind);
     CHECK(s, c->posts < POSTS);
-    c->post[c->posts++] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end, (uint8_t)name_of(s, a->kind, first)};
+    c->post[c->posts++] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end, (uint8_t)name_of(s, a->kind, first),
+                                          writes};
     set_going(s, c);
 }
 static void post_by_part(struct sim *s, int node, const struct echi_action *a, enum echi_role role) {
@@ -961,6 +993,13 @@ static void post_by_part(struct sim *s, int node, const struct echi_action *a, e
         part_words(s, echi_posts_part(setup, a, i), &first, &end);
         post_one(s, node, a, role, first, end);
     }
+}
+/* A part of a shard, all of the head, or all of the trunk. */
+static void post_copy(struct sim *s, int node, const struct echi_action *a) {
+    int first = 0, end = cut_of(s) * WORDS;
+    if (a->only) part_words(s, a->only - 1, &first, &end);
+    if (first >= cut_of(s) * WORDS) end = PARAMS;
+    post_one(s, node, a, ECHI_ROLE_COORDINATOR, first, end);
 }
 static void post_action(struct sim *s, int node, const struct echi_action *a) {
     const int cut = cut_of(s) * WORDS;
@@ -978,7 +1017,7 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_SLOT_OWNER_NORM: post_one(s, node, a, ECHI_ROLE_OWNER, 0, 1); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_WORKER_COMING: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
-    case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, PARAMS); break;
+    case ECHI_SLOT_COORD_PARAMS: post_copy(s, node, a); break;
     case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, PARAMS); break;
     default: post_one(s, node, a, ECHI_ROLE_OWNER, 0, cut); break;
     }
@@ -1280,7 +1319,7 @@ static int victim(struct sim *s, int wanted) {
 
 static bool brings_weights(int kind) { return kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_RING_WEIGHTS; }
 
-static void deliver(struct sim *s, const struct message *m) {
+static void deliver(struct sim *s, struct message *m) {
     struct echi_msg msg;
     struct posted post = {0};
     CHECK(s, echi_msg_decode(m->kind, m->meta, m->meta_len, &msg));
@@ -1299,6 +1338,7 @@ static void deliver(struct sim *s, const struct message *m) {
         CHECK(s, words == m->words && post.role == msg.to_role && first >= post.first && end <= post.end);
         const bool lent = echi_lends(&s->plan, m->from, m->to, (enum echi_kind)m->kind);
         post_ends(s, m->to, &post);
+        if (m->kind == ECHI_KIND_PUSH && in_weights(s, m->slot)) leaves(s, m);
         if (lent) begin_loan(s, m, post.slot);
         struct place *to = place(s, m->to, post.slot);
         if (!lent) memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
@@ -1478,7 +1518,10 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     }
     case ECHI_TASK_APPLY:
-        if (t->only) add_rows(s, w->node, t, t->grads, !t->summed);
+        if (t->only) {
+            if (t->grads.kind == ECHI_SLOT_OWNER_GRADS) watch_rows_in(s, w);   /* while they are what came */
+            add_rows(s, w->node, t, t->grads, !t->summed);
+        }
         run_apply(s, w, false);
         if (t->state_out.kind) sum_states(s, w->node, t->state_out, t->peer, place(s, w->node, t->weights_out)->word);
         break;
@@ -1609,7 +1652,7 @@ static bool step(struct sim *s) {
         struct note *it = note(s, DUE_SENT, m->from, m->to);
         it->role = m->role;
         it->kind = m->slot.kind;
-        read_ends(s, m->from, m->slot, m->first, m->end);
+        leaves(s, m);
         struct echi_event e = {.type = ECHI_EVENT_SENT, .from = m->to, .kind = m->kind, .slot = m->slot};
         const int node = m->from;
         const enum echi_role role = (enum echi_role)m->role;

@@ -20,7 +20,7 @@
  *   LOCAL      own weights are the weights that came and what the own steps have moved since the last change; each step is in one
  *              change, and nobody is more than a round ahead (lib/core/sync/policy_local.c)
  *   HEAD       the head trains each row of an epoch once, on its newest weights
- *   LOOK, CLOCK, LEDGER  a look sees what is there; the clock of training never goes back; numbers of leases are new
+ *   EVAL, CLOCK, LEDGER  an evaluation sees what is there; the clock of training never goes back; numbers of leases are new
  *
  * Residual + sent (codecs that leave something out): its place is watch_push, below; a dense push leaves nothing. */
 #ifndef SCHED_WATCH_H
@@ -332,7 +332,7 @@ static void note_apart(struct sim *s, uint32_t id) {
     s->pushes++;
     if (met > s->head_newest) s->head_newest = met;
     const uint64_t quarters = (4 * (s->head_newest - met) + s->plan.round - 1) / s->plan.round;
-    if (quarters < 8) s->head_apart[quarters]++;
+    if (quarters < 8) s->apart_pushes[quarters]++;
 }
 
 static void take_copy(struct sim *s, int node, const struct echi_msg *m, struct place *to, bool again) {
@@ -409,7 +409,7 @@ static void watch_closes(struct sim *s, int node, const struct echi_lease *l) {
 static void watch_held(struct sim *s) {
     if (s->coordinator.phase == ECHI_RUN_ENDED) return;   /* it was begun before the run had to end */
     for (int r = 0; r < s->plan.world; r++)
-        MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_EVAL);
+        MUST(s, EVAL, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_EVAL);
 }
 
 /* A push is taken, by a task that then has all of it, or a part that is whole. */
@@ -442,7 +442,7 @@ static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
     if ((t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) && is_coded(s)) watch_ratio(s, node, t);
-    if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS)
+    if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS && !t->only)
         watch_takes(s, node, t, &t->lease);
     for (int i = 0; i < t->n_rows && t->only; i++) watch_takes(s, node, t, row_lease(s, node, t, i));
     if (t->kind == ECHI_TASK_EVAL) watch_held(s);
@@ -538,31 +538,30 @@ static void watch_answers(struct sim *s, const struct work *w) {
 
 /* One node that does a round by itself. */
 static void alone_on(struct sim *s) {
-    const uint32_t *before = s->alone[s->alone_rounds % 4];
-    uint32_t *w = s->alone[++s->alone_rounds % 4], grads[PARAMS];
+    const int was = (int)(s->alone_rounds % 4), is = (int)(++s->alone_rounds % 4);
+    const uint32_t *before = s->alone[was];
+    uint32_t *w = s->alone[is], *velocity = s->alone_velocity[is], grads[PARAMS];
     const uint32_t start = (uint32_t)(s->alone_samples % s->goal.train_samples);
     uint64_t n = s->plan.round;
     if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
     if (n > s->goal.samples - s->alone_samples) n = s->goal.samples - s->alone_samples;
     const struct echi_lease l = {.start = start, .n = (uint32_t)n};
     toy_step(before, grads, &l, l.n);
-    for (int i = 0; i < PARAMS; i++) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
+    memcpy(velocity, s->alone_velocity[was], sizeof s->alone_velocity[was]);
+    for (int i = 0; i < PARAMS; i++) w[i] = before[i] - toy_velocity(i, &velocity[i], before[i], grads[i], l.n);
     s->alone_samples += n;
-    s->alone_in[s->alone_rounds % 4] = s->alone_samples;
+    s->alone_in[is] = s->alone_samples;
 }
-/* From `round` on, which it may have done, the momentum of these words begins anew. */
+
+/* Goes on from `round`, which others may have left behind, or, lost meanwhile, have done alone: the momentum of these words begins anew. */
 static void alone_anew(struct sim *s, uint64_t round, uint32_t words) {
-    const uint32_t *before = s->alone[round % 4];
-    uint32_t *w = s->alone[(round + 1) % 4], grads[PARAMS];
-    MUST(s, ONE_NODE, s->alone_rounds == round || s->alone_rounds == round + 1);
+    while (s->alone_rounds < round) alone_on(s);
+    MUST(s, ONE_NODE, s->alone_rounds - round < 4);
     const uint64_t at = s->alone_in[round % 4];
-    const struct echi_lease l = {.start = (uint32_t)(at % s->goal.train_samples), .n = (uint32_t)(s->alone_samples - at)};
-    if (l.n > 0) toy_step(before, grads, &l, l.n);
-    for (int i = 0; i < PARAMS; i++) {
-        if (!(words >> i & 1)) continue;
-        s->alone_velocity[i] = 0;
-        if (l.n > 0) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
-    }
+    s->alone_rounds = round;
+    s->alone_samples = at;
+    for (int i = 0; i < PARAMS; i++)
+        if (words >> i & 1) s->alone_velocity[round % 4][i] = 0;
     struct resets *r = &s->resets;
     while (r->count > 0 && r->at[r->count - 1].samples > at) r->count--;   /* of weights that are lost */
     MUST(s, DRIVER, r->count < RESETS);
@@ -571,7 +570,7 @@ static void alone_anew(struct sim *s, uint64_t round, uint32_t words) {
 }
 
 static const uint32_t *alone_at(struct sim *s, uint64_t round) {
-    if (s->alone_rounds < round) alone_on(s);
+    while (s->alone_rounds < round) alone_on(s);
     MUST(s, ONE_NODE, s->alone_rounds - round < 4);
     return s->alone[round % 4];
 }
@@ -672,7 +671,7 @@ static void note_least(struct sim *s) {
 static void watch_apply(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
     if (is_of_the_lost(s, w->node)) {
-        place(s, w->node, t->weights_out)->holds = place(s, w->node, t->weights)->holds + t->samples;
+        place(s, w->node, t->weights_out)->holds = s->node[w->node].owner.samples + t->samples;
         return;
     }
     const int g = s->node[w->node].owner.group, words = cut_of(s) * WORDS;
@@ -684,7 +683,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
         out->holds = s->samples_of[shard] + t->samples;
         const uint32_t *alone = is_coded(s) || is_local(s) ? NULL : alone_at(s, s->rounds_of[shard] + 1);
         if (alone && !s->from.coded) MUST(s, ONE_NODE, same_of_task(s, w->node, t, out->word, alone));
-        watch_rows_in(s, w);
+        if (!t->only || t->grads.kind != ECHI_SLOT_OWNER_GRADS) watch_rows_in(s, w);
         if (t->only > 0) {
             MUST(s, ONCE, !(s->applied_parts[shard] >> (t->only - 1) & 1));
             s->applied_parts[shard] |= 1u << (t->only - 1);
@@ -750,12 +749,12 @@ static void watch_look(struct sim *s, const struct work *w) {
     for (int k = 0; k < echi_plan_shards(now); k++) {
         const int owner = echi_plan_shard_owner(now, first, k);
         if (s->plan.shards && (s->node[owner].doomed || s->node[now->owner_of[0]].doomed)) continue;   /* it may be lost by now */
-        MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
+        MUST(s, EVAL, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
               same_owned(s, owner, copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word));
-        MUST(s, LOOK, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
+        MUST(s, EVAL, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
     }
     if (!s->plan.separated) return;
-    MUST(s, LOOK, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
+    MUST(s, EVAL, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
 }
 
 static void watch_ends(struct sim *s, const struct work *w) {
@@ -835,7 +834,7 @@ static void watch_plan(struct sim *s) {
         memcpy(s->velocity[g], place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, trunk_bytes(s));
     }
     memcpy(s->alone[0], s->start, sizeof s->start);
-    memcpy(s->alone_velocity, place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity);
+    memcpy(s->alone_velocity[0], place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity[0]);
     s->alone_samples = s->alone_in[0] = s->from.at.samples;
     memcpy(s->shard_owner, s->plan.shard_owner, sizeof s->shard_owner);
     s->clock = s->goal.from.clock;
@@ -898,6 +897,23 @@ static void take_off(struct sim *s, uint64_t version, uint32_t shards) {
     }
 }
 
+/* Weights of round `version` have all rounds before it, whoever applied those: also an owner that was declared lost meanwhile, and whose
+ * weights came to who takes over. What they are is checked against one node; which leases they have the other shards tell, but for
+ * samples that this shard has of a lease dealt later. */
+static void put_on(struct sim *s, uint64_t version, uint32_t shards) {
+    for (uint32_t id = 1; id <= s->leases; id++) {
+        struct seen_lease *seen = &s->seen[id];
+        const struct echi_lease *l = &seen->lease;
+        if (l->round >= version || !(seen->applied & ~shards)) continue;
+        for (int k = 0; k < s->plan.shards; k++) {
+            uint16_t *in = &s->in_by[k][l->epoch][l->start];
+            if (!(shards & ~seen->applied & (l->shards ? l->shards : 0xff) & 1u << k) || *in) continue;
+            seen->applied |= (uint8_t)(1u << k);
+            for (uint32_t i = 0; i < l->n; i++) in[i] = (uint16_t)id;
+        }
+    }
+}
+
 /* Shards of lost owners have others: who takes over has what they begin with, which is the newest that is left, and nobody is more than a
  * round ahead of it. From there on one node goes on with them without momentum. */
 static void watch_takeover(struct sim *s) {
@@ -942,9 +958,16 @@ static void watch_takeover(struct sim *s) {
             s->applied_parts[k] = k == lead ? parts : 0;
         }
     }
+    put_on(s, version, taken);
     take_off(s, version, off);
-    if (found) alone_anew(s, version, words_of(s, taken));
-    else memcpy(s->alone_velocity, place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity);   /* of what all were fed */
+    if (found) {
+        alone_anew(s, version, words_of(s, taken));
+    } else {   /* from what all were fed; a lost owner may have done a part of the first round */
+        memcpy(s->alone_velocity[0], place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity[0]);
+        s->resets.count = s->from.resets.count;   /* who had taken parts before, and alone had weights, is lost with them */
+        s->alone_rounds = 0;
+        s->alone_samples = s->alone_in[0];
+    }
     note_least(s);
     s->takeovers++;
     if (s->counts) s->counts->takeovers++;

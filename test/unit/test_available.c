@@ -9,6 +9,7 @@
 #include "echi_os.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,12 @@ static void test_time(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         put("/sys/fs/cgroup/jobs/one/cpu.max", cases[i].text);
+        double quota = 0, period = 0;
+        const bool own = i < 7 && i != 4;   /* the others say nothing, or too much, and the group above counts */
+        const double processors = own ? (double[]){1.5, 2, 2.00001, 0.01, 0, 4, 3}[i] : 4;
+        assert_int_equal(echi_cpu_quota(root, &quota, &period), i != 4);
+        if (i != 4 && (fabs(quota / period - processors) > 1e-9 || fabs(period - (i == 6 ? 0.01 : 0.1)) > 1e-9))
+            fail_msg("'%s': %g of %g s", cases[i].text, quota, period);
         if (echi_cpu_granted(root) != cases[i].processors) fail_msg("'%s': %d processors", cases[i].text, echi_cpu_granted(root));
     }
 }

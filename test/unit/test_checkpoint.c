@@ -614,6 +614,9 @@ static void momentum_finds_its_groups(void **state) {
                             assert_true(got[i] == expected);
                         }
                     }
+                    plan.momentum = 0;   /* none goes on */
+                    echi_checkpoint_momentum(&c, &job, &plan, 0, got);
+                    for (size_t i = 0; i < n; i++) assert_true(got[i] == 0);
                 }
     free(got);
     free(momentum);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The two ends of a measured link, each against an other end that lies, is silent or talks out of turn. */
+ * Links measured before a run: both ends of one, and all of several nodes, against others that lie, are silent or talk out of turn; and
+ * what is said of a table of links. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,9 +10,11 @@
 #include "echi_bytes.h"
 #include "echi_doctor.h"
 #include "echi_os.h"
-#include "echi_probe.h"
+#include "echi_meet.h"
+#include "echi_timespec.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PATIENCE (3600 * ECHI_SECOND)   /* a hang ends by test/run.sh */
@@ -25,11 +28,11 @@ static void config_for(struct ech_config *c, const char *address) {
 /* An address at which nobody listens. */
 static void free_address(char out[64]) {
     struct ech_config c;
-    struct echi_probe_end end;
+    struct echi_meet *meet;
     config_for(&c, "127.0.0.1:0");
-    assert_int_equal(echi_probe_open(&end, &c, 0, NULL), ECH_OK);
-    snprintf(out, 64, "%s", echi_net_address(end.net));
-    echi_probe_close(&end);
+    assert_int_equal(echi_meet_open(&c, 0, 2, "nothing", INT64_MAX, &meet, NULL), ECH_OK);
+    snprintf(out, 64, "%s", echi_net_address(meet->net));
+    echi_meet_close(meet);
 }
 
 /* ----- callers that a listener must not believe */
@@ -47,7 +50,7 @@ static void count_line(void *user, enum ech_log_level level, const char *line) {
     struct listener *l = user;
     if (level == ECH_LOG_INFO) l->served++;
     else l->dropped++;
-    snprintf(l->why, sizeof l->why, "%.199s", line);
+    if (level != ECH_LOG_INFO) snprintf(l->why, sizeof l->why, "%.199s", line);
 }
 
 static void *listen_here(void *arg) {
@@ -56,184 +59,316 @@ static void *listen_here(void *arg) {
     return NULL;
 }
 
-enum lie { EMPTY_BULK, SHORT_BULK, A_PONG, A_GOT, NO_WORD, SHORT_WORD, TOO_MANY_BULKS, TOO_MANY_ASKED, SILENCE, HANGS_UP, LIES };
-static const char *const caught[LIES] = {
-    [EMPTY_BULK] = "a bulk of 0 bytes", [SHORT_BULK] = "a bulk of 100 bytes", [A_PONG] = "only a listener", [A_GOT] = "only a listener",
-    [NO_WORD] = "a word of kind 9", [SHORT_WORD] = "a word of 3 bytes", [TOO_MANY_BULKS] = "more than 256 bulks",
-    [TOO_MANY_ASKED] = "number 257", [SILENCE] = "said nothing for", [HANGS_UP] = ""};
+/* As in drive/live/links.c. */
+enum { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, PING, PONG, NO_STEP };
 
-static void say_raw(struct echi_probe_end *end, uint8_t type, uint32_t number, size_t len) {
-    uint8_t bytes[ECHI_PROBE_BYTES];
-    echi_probe_store(&(struct echi_probe){type, number, 0}, bytes);
-    const struct echi_net_message word = {.kind = ECHI_PROBE_WORD, .meta = bytes, .meta_len = len};
-    assert_int_equal(echi_net_send(end->net, end->peer, &word, NULL), ECH_OK);
+static void send_raw(struct echi_meet *m, int peer, int kind, uint8_t step, size_t len) {
+    uint8_t bytes[ECHI_LINKS_BYTES] = {step};
+    const struct echi_net_message message = {.kind = kind, .meta = bytes, .meta_len = len};
+    (void)echi_net_send(m->net, peer, &message, NULL);
 }
 
-static void tell(struct echi_probe_end *end, enum lie lie) {
-    struct ech_error err;
-    const struct echi_net_message bulk = {.kind = ECHI_PROBE_BULK, .payload = end->bulk, .payload_len = lie == EMPTY_BULK ? 0 : 100};
-    if (lie == EMPTY_BULK || lie == SHORT_BULK)
-        assert_int_equal(echi_net_send(end->net, end->peer, &bulk, &err), ECH_OK);
-    if (lie == A_PONG) say_raw(end, ECHI_PROBE_PONG, 1, ECHI_PROBE_BYTES);
-    if (lie == A_GOT) say_raw(end, ECHI_PROBE_GOT, 1, ECHI_PROBE_BYTES);
-    if (lie == NO_WORD) say_raw(end, 9, 1, ECHI_PROBE_BYTES);
-    if (lie == SHORT_WORD) say_raw(end, ECHI_PROBE_PING, 1, 3);
-    if (lie == TOO_MANY_BULKS) assert_int_equal(echi_probe_send(end, ECHI_PROBE_MOST + 1, &err), ECH_OK);
-    if (lie == TOO_MANY_ASKED) say_raw(end, ECHI_PROBE_GIVE, ECHI_PROBE_MOST + 1, ECHI_PROBE_BYTES);
-}
-
-/* Until the listener has hung up. What it says before is nothing to this end. */
-static void wait_for_the_end(struct echi_probe_end *end) {
-    const int64_t until = echi_now() + PATIENCE;
-    struct echi_net_event event = {.type = ECHI_NET_READY};
-    struct echi_probe word;
-    while (event.type != ECHI_NET_LOST) {
-        assert_int_equal(echi_probe_next(end, until, &event, &word, NULL), ECH_OK);
-        assert_int_not_equal(event.type, ECHI_NET_WAITING);
+/* The next thing that happens to a node that lies, but what it is said. */
+static enum echi_net_event_type next_of(struct echi_meet *m, struct echi_net_event *event) {
+    for (;;) {
+        int count = 0;
+        if (echi_net_poll(m->net, echi_now() + PATIENCE, event, 1, &count, NULL) != ECH_OK) return ECHI_NET_LOST;
+        if (count == 1 && event->type != ECHI_NET_WAITING && event->type != ECHI_NET_SENT) return event->type;
     }
 }
 
+enum lie { NO_BYTES, NO_SUCH_STEP, SHORT_STEP, LONG_STEP, A_PONG, A_GOT, TOO_MANY_PINGS, TOO_MUCH_DATA, A_GIFT, SHORT_ROW,
+           A_ROW_OF_NONSENSE, TWO_ROWS, SILENCE, HANGS_UP, LIES };
+
+static void tell(struct echi_meet *m, int peer, enum lie lie) {
+    const size_t row = (size_t)m->world * ECHI_MEET_ROW_BYTES;
+    if (m->rank == 0) send_raw(m, peer, ECHI_MEET_PROBE, GIVEN, 1 + ECHI_LINK_BYTES);   /* then rounds begin */
+    if (lie == NO_BYTES) send_raw(m, peer, ECHI_MEET_PROBE, 0, 0);
+    if (lie == NO_SUCH_STEP) send_raw(m, peer, ECHI_MEET_PROBE, NO_STEP, 1);
+    if (lie == SHORT_STEP) send_raw(m, peer, ECHI_MEET_PROBE, DATA, 100);
+    if (lie == LONG_STEP) send_raw(m, peer, ECHI_MEET_PROBE, READY, 2);
+    if (lie == A_PONG || lie == A_GOT || lie == TOO_MANY_PINGS || lie == TOO_MUCH_DATA) send_raw(m, peer, ECHI_MEET_PROBE, READY, 1);
+    if (lie == A_PONG)
+        for (int i = 0; i < 2; i++) send_raw(m, peer, ECHI_MEET_PROBE, PONG, 9);   /* one may have been asked for */
+    if (lie == A_GOT) send_raw(m, peer, ECHI_MEET_PROBE, GOT, 1);
+    for (int i = 0; lie == TOO_MANY_PINGS && i <= ECHI_LINKS_PINGS; i++) send_raw(m, peer, ECHI_MEET_PROBE, PING, 1);
+    for (int i = 0; lie == TOO_MUCH_DATA && i <= ECHI_LINKS_FRAMES; i++) send_raw(m, peer, ECHI_MEET_PROBE, DATA, ECHI_LINKS_BYTES);
+    if (lie == A_GIFT) send_raw(m, peer, ECHI_MEET_PROBE, GIVEN, 1 + ECHI_LINK_BYTES);
+    if (lie == SHORT_ROW) send_raw(m, peer, ECHI_MEET_ROW, 0, row - 1);
+    if (lie == A_ROW_OF_NONSENSE) send_raw(m, peer, ECHI_MEET_ROW, 1, row);   /* a rate of 5e-324, and none that is the highest */
+    for (int i = 0; lie == TWO_ROWS && i < 2; i++) send_raw(m, peer, ECHI_MEET_ROW, 0, row);
+}
+
+static void meets_as(struct echi_meet **m, struct ech_config *c, int rank, int world, const char *purpose) {
+    struct ech_error err = {.text = ""};
+    struct echi_net_event event;
+    if (echi_meet_open(c, rank, world, purpose, INT64_MAX, m, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_int_equal(next_of(*m, &event), ECHI_NET_READY);
+}
+
+/* Each lie has a listener of its own, which says why it drops the caller, and is there for the next one. */
 static void a_listener_believes_nobody(void **state) {
     (void)state;
-    static struct listener l;
-    char address[64];
-    free_address(address);
-    config_for(&l.config, address);
-    l.config.deadline = 10;   /* that one lie waits for */
-    l.config.stop = &l.stop;
-    l.config.on_log = count_line;
-    l.config.user = &l;
-    assert_int_equal(echi_thread_start(&l.thread, "listener", listen_here, &l, NULL), ECH_OK);
-    struct ech_config c;
-    config_for(&c, address);
     for (int lie = 0; lie < LIES; lie++) {
-        struct echi_probe_end end;
-        struct echi_net_event event;
-        struct echi_probe word;
-        struct ech_error err = {.text = ""};
-        assert_int_equal(echi_probe_open(&end, &c, 1, &err), ECH_OK);
-        if (echi_probe_next(&end, echi_now() + PATIENCE, &event, &word, &err) != ECH_OK || event.type != ECHI_NET_READY)
-            fail_msg("lie %d: %s", lie, err.text);
-        tell(&end, (enum lie)lie);
-        if (lie != HANGS_UP) wait_for_the_end(&end);
-        echi_probe_close(&end);
-    }
-    static struct ech_doctor found;   /* and it is there for the next one */
-    echi_doctor_link(&c, &found);
-    if (found.link.check.status != ECH_OK) fail_msg("%s", found.link.check.text);
-    assert_true(found.link.round_trip > 0 && found.link.out > 0 && found.link.in > 0);
-    __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
-    echi_thread_join(&l.thread);
-    assert_int_equal(l.status, ECH_OK);
-    assert_int_equal(l.dropped, LIES - 1);
-    assert_int_equal(l.served, 2);
-}
-
-/* The sentence of each. */
-static void a_listener_says_why(void **state) {
-    (void)state;
-    for (int lie = 0; lie < LIES; lie++) {
-        if (lie == SILENCE || lie == HANGS_UP) continue;
         static struct listener l;
+        static struct ech_doctor found;
         struct ech_config c;
-        struct echi_probe_end end;
+        struct echi_meet *m;
         struct echi_net_event event;
-        struct echi_probe word;
         char address[64];
         memset(&l, 0, sizeof l);
+        memset(&found, 0, sizeof found);
         free_address(address);
         config_for(&c, address);
         l.config = c;
+        if (lie == SILENCE) l.config.deadline = 1;
         l.config.stop = &l.stop;
         l.config.on_log = count_line;
         l.config.user = &l;
         assert_int_equal(echi_thread_start(&l.thread, "listener", listen_here, &l, NULL), ECH_OK);
-        assert_int_equal(echi_probe_open(&end, &c, 1, NULL), ECH_OK);
-        assert_int_equal(echi_probe_next(&end, echi_now() + PATIENCE, &event, &word, NULL), ECH_OK);
-        tell(&end, (enum lie)lie);
-        wait_for_the_end(&end);
-        echi_probe_close(&end);
+        meets_as(&m, &c, 1, 2, ECHI_DOCTOR_MEET_LISTENER);
+        tell(m, 0, (enum lie)lie);
+        if (lie != HANGS_UP)
+            while (next_of(m, &event) != ECHI_NET_LOST) {}
+        echi_meet_close(m);
+        if (lie != SILENCE) {   /* whose listener has no patience for this one, either */
+            echi_doctor_link(&c, &found);
+            if (found.link.check.status != ECH_OK) fail_msg("after lie %d: %s", lie, found.link.check.text);
+            assert_true(found.link.round_trip > 0 && found.link.out > 0 && found.link.in > 0 && found.link.out_highest >= found.link.out);
+            const double off = found.link.offset < 0 ? -found.link.offset : found.link.offset;   /* one clock */
+            assert_true(off < 1 && found.link.within < 1);
+        }
         __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
         echi_thread_join(&l.thread);
-        if (!strstr(l.why, caught[lie])) fail_msg("lie %d: '%s' does not say '%s'", lie, l.why, caught[lie]);
+        assert_int_equal(l.status, ECH_OK);
+        assert_int_equal(l.dropped, 1);
+        assert_int_equal(l.served, lie != SILENCE);
+        const char *caught = lie == SILENCE ? "for longer than --deadline" : lie == HANGS_UP ? "lost again" : "nobody who measures sends";
+        if (!strstr(l.why, caught)) fail_msg("lie %d: '%s' does not say '%s'", lie, l.why, caught);
     }
 }
 
 /* ----- listeners that a caller must not believe */
 
-enum fraud { ANOTHER_NUMBER, A_PING, BULKS_UNASKED, GOT_TOO_MUCH, NO_CLOCK, SAYS_NOTHING, LEAVES, LEAVES_LATER, FRAUDS };
-static const struct { ech_status status; const char *text; } judged[FRAUDS] = {
-    [ANOTHER_NUMBER] = {ECH_E_FORMAT, "numbers out of order"}, [A_PING] = {ECH_E_FORMAT, "not its turn"},
-    [BULKS_UNASKED] = {ECH_E_FORMAT, "not its turn"},
-    [GOT_TOO_MUCH] = {ECH_E_FORMAT, "numbers out of order"}, [NO_CLOCK] = {ECH_E_FORMAT, "clock"},
-    [SAYS_NOTHING] = {ECH_E_TIMEOUT, "--deadline"},
-    [LEAVES] = {ECH_E_PEER_LOST, "rank 0 left"}, [LEAVES_LATER] = {ECH_E_PEER_LOST, "lost again"}};
-
-struct cheat { struct echi_probe_end end; struct echi_thread thread; enum fraud fraud; };
-
-static void answer_wrongly(struct cheat *c, const struct echi_net_event *event, const struct echi_probe *word) {
-    if (event->kind == ECHI_PROBE_BULK && c->fraud == BULKS_UNASKED) {
-        (void)echi_probe_send(&c->end, 1, NULL);
-    } else if (event->kind == ECHI_PROBE_BULK) {
-        say_raw(&c->end, ECHI_PROBE_GOT, 2, ECHI_PROBE_BYTES);
-    } else if (c->fraud == ANOTHER_NUMBER) {
-        (void)echi_probe_say(&c->end, ECHI_PROBE_PONG, word->number + 1, NULL);
-    } else if (c->fraud == A_PING) {
-        say_raw(&c->end, ECHI_PROBE_PING, word->number, ECHI_PROBE_BYTES);
-    } else if (c->fraud == NO_CLOCK) {
-        uint8_t bytes[ECHI_PROBE_BYTES];
-        echi_probe_store(&(struct echi_probe){ECHI_PROBE_PONG, word->number, -1}, bytes);
-        const struct echi_net_message pong = {.kind = ECHI_PROBE_WORD, .meta = bytes, .meta_len = sizeof bytes};
-        (void)echi_net_send(c->end.net, 1, &pong, NULL);
-    } else if (c->fraud == GOT_TOO_MUCH || c->fraud == BULKS_UNASKED) {
-        (void)echi_probe_say(&c->end, ECHI_PROBE_PONG, word->number, NULL);
-    }
-}
+struct cheat { struct echi_meet *meet; struct echi_thread thread; int peer; enum lie lie; struct ech_config *config; };
 
 static void *cheat(void *arg) {
     struct cheat *c = arg;
-    struct echi_net_event event = {.type = ECHI_NET_WAITING};
-    struct echi_probe word;
-    const int64_t until = echi_now() + PATIENCE;
-    while (echi_probe_next(&c->end, until, &event, &word, NULL) == ECH_OK && event.type != ECHI_NET_LOST &&
-           event.type != ECHI_NET_WAITING) {
-        if (event.type == ECHI_NET_READY) {
-            (void)echi_probe_post_all(&c->end, NULL);
-            if (c->fraud == LEAVES) break;
-        } else if (c->fraud == LEAVES_LATER) {
-            break;
-        } else {
-            answer_wrongly(c, &event, &word);
-        }
+    struct echi_net_event event;
+    if (next_of(c->meet, &event) == ECHI_NET_READY && c->lie != HANGS_UP) {
+        tell(c->meet, c->peer, c->lie);
+        while (next_of(c->meet, &event) != ECHI_NET_LOST) {}
     }
-    echi_probe_close(&c->end);
+    echi_meet_close(c->meet);
     return NULL;
 }
 
 static void a_caller_believes_nobody(void **state) {
     (void)state;
-    for (int fraud = 0; fraud < FRAUDS; fraud++) {
+    for (int lie = 0; lie < LIES; lie++) {
+        if (lie == A_GIFT) continue;   /* a listener's */
         static struct ech_doctor found;
-        struct cheat c = {.fraud = (enum fraud)fraud};
+        struct cheat c = {.lie = (enum lie)lie, .peer = 1};
         struct ech_config config;
         config_for(&config, "127.0.0.1:0");
-        assert_int_equal(echi_probe_open(&c.end, &config, 0, NULL), ECH_OK);
-        snprintf(config.coordinator, sizeof config.coordinator, "%s", echi_net_address(c.end.net));
-        if (fraud == SAYS_NOTHING) config.deadline = 1;
+        assert_int_equal(echi_meet_open(&config, 0, 2, ECHI_DOCTOR_MEET_LISTENER, INT64_MAX, &c.meet, NULL), ECH_OK);
+        snprintf(config.coordinator, sizeof config.coordinator, "%s", echi_net_address(c.meet->net));
+        if (lie == SILENCE) config.deadline = 1;
         assert_int_equal(echi_thread_start(&c.thread, "cheat", cheat, &c, NULL), ECH_OK);
         memset(&found, 0, sizeof found);
         echi_doctor_link(&config, &found);
         echi_thread_join(&c.thread);
-        if (found.link.check.status != judged[fraud].status || !strstr(found.link.check.text, judged[fraud].text))
-            fail_msg("fraud %d: %s: %s", fraud, ech_status_name(found.link.check.status), found.link.check.text);
+        const ech_status status = lie == SILENCE ? ECH_E_TIMEOUT : lie == HANGS_UP ? ECH_E_PEER_LOST : ECH_E_FORMAT;
+        const char *text = lie == SILENCE ? "--deadline" : lie == HANGS_UP ? "lost again" : "rank 0 sent";
+        if (found.link.check.status != status || !strstr(found.link.check.text, text))
+            fail_msg("lie %d: %s: %s", lie, ech_status_name(found.link.check.status), found.link.check.text);
     }
+}
+
+/* ----- tables of several nodes */
+
+struct node { struct ech_config config; struct ech_doctor_links found; struct echi_thread thread; ech_status status; };
+
+static void *measure_here(void *arg) {
+    struct node *n = arg;
+    n->status = ech_doctor_links(&n->config, &n->found, NULL);
+    return NULL;
+}
+
+/* Nodes 0 to count - 1 of `world`. */
+static void start_nodes(struct node **nodes, int count, int world, const char *address) {
+    *nodes = calloc((size_t)count, sizeof **nodes);
+    assert_non_null(*nodes);
+    for (int r = 0; r < count; r++) {
+        struct node *n = &(*nodes)[r];
+        config_for(&n->config, address);
+        n->config.rank = r;
+        n->config.world = world;
+        assert_int_equal(echi_thread_start(&n->thread, "node", measure_here, n, NULL), ECH_OK);
+    }
+}
+
+static void all_get_the_table(void **state) {
+    (void)state;
+    for (int world = 2; world <= 5; world++) {
+        struct node *nodes;
+        char address[64];
+        free_address(address);
+        start_nodes(&nodes, world, world, address);
+        for (int r = 0; r < world; r++) echi_thread_join(&nodes[r].thread);
+        for (int r = 0; r < world; r++) {
+            const struct ech_doctor_links *t = &nodes[r].found;
+            if (t->check.status != ECH_OK) fail_msg("rank %d of %d: %s", r, world, t->check.text);
+            assert_true(t->rank == r && t->world == world);
+            assert_memory_equal(t->rate, nodes[0].found.rate, sizeof t->rate);
+            assert_memory_equal(t->highest, nodes[0].found.highest, sizeof t->highest);
+            assert_memory_equal(t->round_trip, nodes[0].found.round_trip, sizeof t->round_trip);
+            assert_string_equal(t->slow, nodes[0].found.slow);
+            for (int a = 0; a < ECH_DOCTOR_WORLD; a++)
+                for (int b = 0; b < ECH_DOCTOR_WORLD; b++) {
+                    const bool is_pair = a != b && a < world && b < world;
+                    assert_int_equal(t->rate[a][b] > 0, is_pair);
+                    assert_int_equal(t->round_trip[a][b] > 0, is_pair);
+                    assert_true(t->highest[a][b] >= t->rate[a][b]);
+                }
+        }
+        free(nodes);
+    }
+}
+
+/* The last of four lies to rank 1. The others are measured all the same, and rank 1 names who lied. */
+static void others_are_measured_without_a_liar(void **state) {
+    (void)state;
+    for (int lie = 0; lie < LIES; lie++) {
+        if (lie == SILENCE || lie == A_PONG || lie == A_GOT || lie == TOO_MANY_PINGS || lie == TOO_MUCH_DATA) continue;   /* of a round */
+        struct node *nodes;
+        struct cheat c = {.lie = (enum lie)lie, .peer = 1};
+        struct ech_config config;
+        char address[64];
+        free_address(address);
+        start_nodes(&nodes, 3, 4, address);
+        config_for(&config, address);
+        assert_int_equal(echi_meet_open(&config, 3, 4, ECHI_DOCTOR_MEET_LINKS, INT64_MAX, &c.meet, NULL), ECH_OK);
+        cheat(&c);
+        for (int r = 0; r < 3; r++) echi_thread_join(&nodes[r].thread);
+        for (int r = 0; r < 3; r++) {
+            const struct ech_doctor_links *t = &nodes[r].found;
+            assert_int_equal(t->check.status, r == 1 && lie != HANGS_UP ? ECH_E_FORMAT : ECH_E_PEER_LOST);
+            assert_non_null(strstr(t->check.text, "rank 3"));
+            for (int a = 0; a < 3; a++)
+                for (int b = 0; b < 3; b++) assert_int_equal(t->rate[a][b] > 0, a != b);
+            for (int a = 0; a < 3; a++) assert_true(t->rate[a][3] == 0);
+        }
+        free(nodes);
+    }
+}
+
+/* Who measures for another purpose is no node of this table, and a table is no listener. */
+static void purposes_do_not_meet(void **state) {
+    (void)state;
+    static struct listener l;
+    static struct ech_doctor_links found;
+    struct ech_config c;
+    char address[64];
+    free_address(address);
+    config_for(&l.config, address);
+    l.config.stop = &l.stop;
+    assert_int_equal(echi_thread_start(&l.thread, "listener", listen_here, &l, NULL), ECH_OK);
+    config_for(&c, address);
+    c.rank = 1;
+    c.world = 2;
+    assert_int_equal(ech_doctor_links(&c, &found, NULL), ECH_OK);
+    assert_int_equal(found.check.status, ECH_E_MISMATCH);
+    c.world = 1;
+    assert_int_equal(ech_doctor_links(&c, &found, NULL), ECH_E_ARGUMENT);
+    __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
+    echi_thread_join(&l.thread);
+}
+
+/* ----- what is said of a table */
+
+static void all_carry(struct ech_doctor_links *t, int world, double mbits) {
+    memset(t, 0, sizeof *t);
+    t->world = world;
+    for (int a = 0; a < world; a++)
+        for (int b = 0; b < world; b++) t->rate[a][b] = a == b ? 0 : mbits * (1 + 0.01 * ((a + 2 * b) % 5)) / 8e-6;
+}
+
+static void carries(struct ech_doctor_links *t, int host, bool out, bool in, double mbits) {
+    for (int other = 0; other < t->world; other++) {
+        if (other == host) continue;
+        if (out) t->rate[host][other] = mbits / 8e-6;
+        if (in) t->rate[other][host] = mbits / 8e-6;
+    }
+}
+
+static void says(const struct ech_doctor_links *t, const char *expected) {
+    char text[sizeof t->slow];
+    echi_doctor_slow(t, text, sizeof text);
+    if (*expected ? !strstr(text, expected) : *text) fail_msg("'%s' does not say '%s'", text, expected);
+}
+
+static void the_slow_link_is_named(void **state) {
+    (void)state;
+    static struct ech_doctor_links t;
+    for (int world = 2; world <= ECH_DOCTOR_WORLD; world += world < 5 ? 1 : 59) {
+        all_carry(&t, world, 940);
+        says(&t, "");
+        carries(&t, 1, true, true, 9.4);
+        says(&t, world == 2 ? "" : "rank 1 carries 9.4 Mb/s at most, the others 9");
+    }
+    all_carry(&t, 4, 940);
+    carries(&t, 2, true, false, 94);
+    says(&t, "rank 2's way out carries 94 Mb/s at most, the others 9");
+    all_carry(&t, 4, 940);
+    carries(&t, 0, false, true, 94);
+    says(&t, "rank 0's way in carries 94 Mb/s");
+    all_carry(&t, 4, 940);
+    t.rate[2][0] = 9.4 / 8e-6;
+    says(&t, "rank 2 to rank 0 carries 9.4 Mb/s, the others 9");
+    all_carry(&t, 6, 10000);
+    carries(&t, 1, true, true, 100);
+    carries(&t, 4, true, true, 50);
+    says(&t, "rank 4 carries 50 Mb/s at most, the others 10");
+    says(&t, " Gb/s (and 1 more such host): ");
+    all_carry(&t, 4, 940);
+    carries(&t, 3, true, true, 600);   /* not by half */
+    says(&t, "");
+    all_carry(&t, 3, 940);             /* the others of a node that was lost */
+    carries(&t, 1, true, true, 0);
+    says(&t, "");
+    t.rate[0][2] = 1 / 8e-6;
+    says(&t, "rank 0 to rank 2 carries 1 Mb/s, the others 9");
+}
+
+static void rows_are_stored_and_loaded(void **state) {
+    (void)state;
+    static struct ech_doctor_links t, u, before;
+    static uint8_t row[ECHI_NET_WORLD_MAX * ECHI_MEET_ROW_BYTES + 1];
+    all_carry(&t, 5, 94);
+    for (int from = 0; from < 5; from++) {
+        t.highest[from][3] = 2 * t.rate[from][3];
+        t.round_trip[from][3] = from == 3 ? 0 : 0.001 * (1 + from);
+    }
+    echi_meet_store(&t, 3, row);
+    u.world = 5;
+    before = u;
+    for (size_t len = 0; len <= sizeof row; len++)
+        if (len != 5 * ECHI_MEET_ROW_BYTES) assert_false(echi_meet_load(&u, 3, row, len));
+    assert_false(echi_meet_load(&u, 2, row, 5 * ECHI_MEET_ROW_BYTES));   /* rank 2 has no link to itself */
+    assert_memory_equal(&u, &before, sizeof u);
+    assert_true(echi_meet_load(&u, 3, row, 5 * ECHI_MEET_ROW_BYTES));
+    for (int from = 0; from < 5; from++)
+        assert_true(u.rate[from][3] == t.rate[from][3] && u.highest[from][3] == t.highest[from][3] &&
+                    u.round_trip[from][3] == t.round_trip[from][3]);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_listener_believes_nobody),
-        cmocka_unit_test(a_listener_says_why),
-        cmocka_unit_test(a_caller_believes_nobody),
+        cmocka_unit_test(a_listener_believes_nobody), cmocka_unit_test(a_caller_believes_nobody),
+        cmocka_unit_test(all_get_the_table), cmocka_unit_test(others_are_measured_without_a_liar),
+        cmocka_unit_test(purposes_do_not_meet), cmocka_unit_test(the_slow_link_is_named),
+        cmocka_unit_test(rows_are_stored_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,13 +31,17 @@ static void divide(void) {
 
 static void the_owner_of_a_shard_holds_its_parts(void **state) {
     (void)state;
+    static struct echi_loans loans;
     const size_t all = 80003 * sizeof(echi_real), own = 6003 * sizeof(echi_real);
     begin_exec(TEXT, &bsp, false);
     divide();
-    open_exec();
+    echi_loans_init(&loans, 1);
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+    echi_exec_use_loans(exec, &loans);
+    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
     const struct echi_exec_bytes b = bytes();
-    assert_int_equal(b.weights, 2 * all + 2 * own);   /* its worker's, and two snapshots */
-    assert_int_equal(b.gradients, all + 3 * own);     /* its worker's, two pushes and their sum */
+    assert_int_equal(b.weights, 2 * all + own);   /* its worker's of two rounds, and its own */
+    assert_int_equal(b.gradients, own);               /* the other worker's push; its own worker's lies where its next weights come to */
     assert_int_equal(b.moments, own);
     /* What lies outside is addressed as before, and works. */
     echi_real *snapshot = floats(ECHI_SLOT_OWNER_WEIGHTS, 0);
@@ -46,6 +50,49 @@ static void the_owner_of_a_shard_holds_its_parts(void **state) {
     snapshot[80002] = 2;
     assert_true(snapshot[0] == 1 && snapshot[80002] == 2);
     close_exec();
+}
+
+/* Rank 0 has the coordinator's weights beside that. The owners' parts come to their places among them; a head's come elsewhere. */
+static void parts_come_to_the_coordinators_own_weights(void **state) {
+    (void)state;
+    const size_t all = 80003 * sizeof(echi_real), own = 74000 * sizeof(echi_real);
+    begin_exec(TEXT, &bsp, false);
+    divide();
+    setup.rank = 0;
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    assert_int_equal(bytes().weights, 3 * all + own);
+    assert_ptr_equal(floats(ECHI_SLOT_COORD_PARAMS, 1), floats(ECHI_SLOT_COORD_PARAMS, 0));
+    assert_int_equal(echi_exec_setup_kept(exec, NULL), ECH_OK);   /* a checkpoint's are written meanwhile: it has places of its own */
+    assert_ptr_not_equal(floats(ECHI_SLOT_COORD_PARAMS, 1), floats(ECHI_SLOT_COORD_PARAMS, 0));
+    close_exec();
+}
+
+/* Without momentum an owner has no memory for velocities, unless a checkpoint's come in; nor has a worker of `local` for its own steps. */
+static size_t moments_of(const struct echi_plan *plan, bool resumed) {
+    begin_exec(TEXT, plan, false);
+    setup.plan.resumed = resumed;
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    const size_t held = bytes().moments;
+    close_exec();
+    return held;
+}
+static void plain_sgd_has_no_moments(void **state) {
+    (void)state;
+    const size_t all = 80003 * sizeof(echi_real);
+    const struct echi_plan plain = {.sync = ECHI_SYNC_BSP, .lr = 0.5};
+    const struct echi_plan adam = {.sync = ECHI_SYNC_BSP, .lr = 0.5, .optimizer = ECHI_OPTIMIZER_ADAM, .adam = {0.9, 0.999, 1e-8}};
+    const struct echi_plan local = {.sync = ECHI_SYNC_LOCAL, .lr = 0.5, .outer_lr = 0.7};
+    const struct echi_plan outer = {.sync = ECHI_SYNC_LOCAL, .lr = 0.5, .outer_lr = 0.7, .outer_momentum = 0.9};
+    const struct echi_plan inner = {.sync = ECHI_SYNC_LOCAL, .lr = 0.5, .momentum = 0.9, .outer_lr = 0.7};
+    assert_int_equal(moments_of(&plain, false), 0);
+    assert_int_equal(moments_of(&plain, true), all);
+    assert_int_equal(moments_of(&bsp, false), all);
+    assert_true(moments_of(&adam, false) >= 2 * all);
+    assert_int_equal(moments_of(&local, false), 0);
+    assert_int_equal(moments_of(&outer, false), all);
+    assert_int_equal(moments_of(&inner, false), all);
 }
 
 static void alone_a_node_has_three_copies(void **state) {
@@ -87,14 +134,17 @@ static void what_does_not_fit_is_refused(void **state) {
     const ech_status status = echi_exec_setup(exec, &setup, &err);
     job.n_params = params;
     assert_int_equal(status, ECH_E_MEMORY);
-    char need[40];   /* two weights and one gradient of the worker's; six times the owner's parts: snapshots, pushes, sum, moments */
-    snprintf(need, sizeof need, " %zu bytes", (3 * ((size_t)1 << 40) + 6 * (size_t)UINT32_MAX) * sizeof(echi_real));
+    /* The worker's weights of two rounds; four times the owner's parts: its weights, pushes (lent only by a driver), moments. */
+    char need[40];
+    snprintf(need, sizeof need, " %zu bytes", (2 * ((size_t)1 << 40) + 4 * (size_t)UINT32_MAX) * sizeof(echi_real));
     if (!strstr(err.text, "rank 1 has no memory") || !strstr(err.text, need) || !strstr(err.text, "--shards")) fail_msg("%s", err.text);
     close_exec();
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_owner_of_a_shard_holds_its_parts),
+                                       cmocka_unit_test(parts_come_to_the_coordinators_own_weights),
+                                       cmocka_unit_test(plain_sgd_has_no_moments),
                                        cmocka_unit_test(alone_a_node_has_three_copies), cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

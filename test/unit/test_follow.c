@@ -20,7 +20,7 @@
 
 static struct echi_rate seen_of(const double *window, int count) {
     struct echi_seen s = {0};
-    for (int i = 0; i < count; i++) echi_seen_add(&s, window[i]);
+    for (int i = 0; i < count; i++) echi_seen_add(&s, window[i], 0);
     return echi_seen_rate(&s);
 }
 
@@ -43,7 +43,7 @@ static void shares_and_bursts_do_not_move_it(void **state) {
     echi_random_init(&random, 1, ECHI_STREAM_TEST, 1);
     for (int i = 0; i < 10000; i++) {
         const double rate = i % 5 == 0 ? 200 : i % 5 == 2 ? 100 : 100 * echi_random_unit(&random);
-        echi_seen_add(&s, rate + 1e-3);
+        echi_seen_add(&s, rate + 1e-3, 0);
         const struct echi_rate r = echi_seen_rate(&s);
         assert_true(i < 4 || (r.rate == 100 + 1e-3 && r.highest == 200 + 1e-3 && r.lowest <= r.rate));
     }
@@ -53,13 +53,13 @@ static void shares_and_bursts_do_not_move_it(void **state) {
 static void changes_are_believed_in_time(void **state) {
     (void)state;
     struct echi_seen s = {0};
-    for (int i = 0; i < 9; i++) echi_seen_add(&s, 100);
+    for (int i = 0; i < 9; i++) echi_seen_add(&s, 100, 0);
     for (int i = 1; i <= 5; i++) {
-        echi_seen_add(&s, 25);
+        echi_seen_add(&s, 25, 0);
         assert_true(echi_seen_rate(&s).rate == (i < 4 ? 100 : 25));
     }
     for (int i = 1; i <= 3; i++) {
-        echi_seen_add(&s, 80);
+        echi_seen_add(&s, 80, 0);
         assert_true(echi_seen_rate(&s).rate == (i < 2 ? 25 : 80));
     }
 }
@@ -94,8 +94,8 @@ static void begin(enum echi_ratios ratios) {
 
 static void carries(int rank, double mbits) {
     for (int i = 0; i < ECHI_SEEN_WINDOWS; i++) {
-        echi_seen_add(&follow.host[rank].out, mbits * 1e6 / 8);
-        echi_seen_add(&follow.host[rank].in, mbits * 1e6 / 8);
+        echi_seen_add(&follow.host[rank].out, mbits * 1e6 / 8, 0);
+        echi_seen_add(&follow.host[rank].in, mbits * 1e6 / 8, 0);
     }
 }
 static void computes(int rank, double ms, double rest) {
@@ -207,13 +207,16 @@ static void an_owner_s_way_out_is_not_what_one_got(void **state) {
     begin(ECHI_RATIOS_BALANCED);
     plan.group_of[2] = 2;
     plan.n[2] = size[2] = 16;
-    for (int i = 0; i < 5; i++) echi_seen_add(&follow.host[2].out, 2.5e6 / 8);
+    for (int i = 0; i < 5; i++) echi_seen_add(&follow.host[2].out, 2.5e6 / 8, 0);
     assert_int_equal(until(0, 100 * SECOND), -1);
-    for (int i = 0; i < 5; i++) echi_seen_add(&follow.host[2].in, 2.5e6 / 8);
+    for (int i = 0; i < 5; i++) echi_seen_add(&follow.host[2].in, 2.5e6 / 8, 0);
     assert_in_range(until(100 * SECOND, 200 * SECOND), 130 * SECOND, 132 * SECOND);
 }
 
 /* Any rates and times: bases stay within what the policy has, and changes are 30 s apart. */
+/* From 1e-6 to 1e14 bytes a second; and now and then the least that is above nothing, several times. */
+static double any_rate(struct echi_random *r, int i) { return i / 20 % 40 == 0 ? 5e-324 : pow(10, 20 * echi_random_unit(r) - 6); }
+
 static void bases_stay_within_bounds(void **state) {
     (void)state;
     struct echi_random random;
@@ -223,8 +226,8 @@ static void bases_stay_within_bounds(void **state) {
         begin((enum echi_ratios)ratios);
         for (int i = 0; i < 20000; i++) {
             const int rank = (int)echi_random_below(&random, 9);
-            echi_seen_add(&follow.host[rank].out, pow(10, 20 * echi_random_unit(&random) - 6));
-            echi_seen_add(&follow.host[rank].in, pow(10, 20 * echi_random_unit(&random) - 6));
+            echi_seen_add(&follow.host[rank].out, any_rate(&random, i), 0);
+            echi_seen_add(&follow.host[rank].in, any_rate(&random, i), 0);
             echi_follow_step(&follow, rank, pow(10, 18 * echi_random_unit(&random)), pow(10, 18 * echi_random_unit(&random)));
             now += echi_random_below(&random, 2000000000);
             if (!look(now)) continue;
@@ -238,8 +241,138 @@ static void bases_stay_within_bounds(void **state) {
     }
 }
 
+/* ---- whose link it is ---- */
+
+enum { OUT, IN };
+#define JOINED 100.0
+static double carry[9][2], joined = JOINED;
+static struct echi_times found[ECHI_WORLD_MAX];
+
+/* Group 0: an owner, rank 0, and so many workers. All links carried JOINED when they joined. */
+static void begin_group(int workers) {
+    echi_plan_clear(&plan);
+    plan.sync = ECHI_SYNC_GSSP;
+    plan.world = (uint16_t)(1 + workers);
+    plan.n_groups = 1;
+    for (int r = 0; r <= workers; r++) {
+        plan.group_of[r] = r == 0 ? ECHI_NONE : 0;
+        times[r].link = echi_link_of(joined);
+        carry[r][OUT] = carry[r][IN] = JOINED;
+    }
+    plan.owner_of[0] = 0;
+    echi_follow_init(&follow, 9);
+}
+
+/* A window in which these workers push (IN: of the owner), or take weights, all at once: what each gets by max-min fairness. */
+static void window(unsigned active, int way, int64_t now) {
+    double left = carry[0][way], got[9] = {0}, all = 0;
+    const int of_worker = way == IN ? OUT : IN;
+    for (unsigned waits = active; waits;) {
+        int n = 0, thinnest = -1;
+        for (int r = 1; r < 9; r++)
+            if (waits >> r & 1) {
+                n++;
+                if (thinnest < 0 || carry[r][of_worker] < carry[thinnest][of_worker]) thinnest = r;
+            }
+        got[thinnest] = fmin(carry[thinnest][of_worker], left / n);
+        left -= got[thinnest];
+        waits &= ~(1u << thinnest);
+    }
+    for (int r = 1; r < 9; r++) {
+        if (!(active >> r & 1)) continue;
+        echi_seen_add(way == IN ? &follow.host[r].out : &follow.host[r].in, got[r], now);
+        if (way == OUT) echi_seen_add(&follow.host[0].out, got[r], now);
+        all += got[r];
+    }
+    if (way == IN) echi_seen_add(&follow.host[0].in, all, now);
+}
+
+static bool same(double a, double b) { return fabs(a / b - 1) < 1e-9; }   /* sums of shares are rounded */
+static double found_way(int rank, int way) { return way == OUT ? found[rank].link.out.rate : found[rank].link.in.rate; }
+
+/* One way of one link has become thinner, or none. Whoever is active when: no other way is taken for thin, and what is taken for its rate
+ * is what it carries. It is seen where it is thin by more than a third of a fair share, but for an owner's way out. */
+static void nobody_else_is_blamed(void **state) {
+    (void)state;
+    struct echi_random random;
+    int seen = 0;
+    echi_random_init(&random, 3, ECHI_STREAM_TEST, 3);
+    for (int i = 0; i < 20000; i++) {
+        const int workers = 1 + (int)echi_random_below(&random, 8);
+        const bool at_will = workers <= 2 && i % 2;
+        begin_group(workers);
+        const int host = (int)echi_random_below(&random, (uint32_t)workers + 1), way = (int)echi_random_below(&random, 2);
+        const double rate = JOINED * pow(100, -echi_random_unit(&random));
+        carry[host][way] = rate;
+        for (int k = 0; k < 40; k++) {
+            unsigned active = 0;
+            for (int r = 1; r <= workers; r++) active |= (unsigned)(!at_will || echi_random_below(&random, 2)) << r;
+            if (active) window(active, k % 2, k);
+        }
+        echi_follow_links(&follow, &plan, times, 40, found);
+        for (int r = 0; r <= workers; r++)
+            for (int w = 0; w < 2; w++) {
+                const bool thin = r == host && w == way;
+                if (same(found_way(r, w), JOINED)) continue;
+                if (!thin || !same(found_way(r, w), rate))
+                    fail_msg("case %d, %d workers: rank %d's way %d of %g is taken for %g; rank %d's way %d carries %g", i, workers, r, w,
+                             carry[r][w], found_way(r, w), host, way, rate);
+            }
+        const bool plain = !at_will && workers > 1 && rate * 3.01 < JOINED / workers;
+        if (plain && !(host == 0 && way == OUT) && same(found_way(host, way), JOINED))
+            fail_msg("case %d: rank %d of %d, way %d: %g is not seen", i, host, workers, way, rate);
+        seen += !same(found_way(host, way), JOINED);
+    }
+    assert_true(seen > 2000);
+}
+
+/* A rate above that of the start was carried, whatever else there is; and what is old says nothing. */
+static void what_was_carried_and_what_is_old(void **state) {
+    (void)state;
+    joined = JOINED / 4;
+    begin_group(4);
+    for (int k = 0; k < 5; k++) {
+        window(2, IN, 7);
+        window(4, OUT, 7);
+    }
+    echi_follow_links(&follow, &plan, times, 7 + ECHI_SEEN_FRESH, found);
+    assert_true(found_way(1, OUT) == JOINED && found_way(0, IN) == JOINED && found_way(2, IN) == JOINED);
+    assert_true(found_way(1, IN) == joined && found_way(2, OUT) == joined && found_way(0, OUT) == joined);
+    echi_follow_links(&follow, &plan, times, 8 + ECHI_SEEN_FRESH, found);
+    for (int r = 0; r < 5; r++) assert_true(found_way(r, OUT) == joined && found_way(r, IN) == joined);
+    joined = JOINED;
+    /* The head serves workers of all groups, a worker beside its owner has no link to it, and nobody says anything of who is lost. */
+    begin_group(4);
+    plan.separated = 1;
+    plan.head = 2;
+    carry[3][OUT] = 5;
+    for (int k = 0; k < 5; k++) window(0x1a, IN, 1);
+    echi_follow_links(&follow, &plan, times, 1, found);
+    assert_true(found_way(3, OUT) == 5 && found_way(2, OUT) == JOINED);
+    plan.lost[3] = 1;
+    echi_follow_links(&follow, &plan, times, 1, found);
+    assert_true(found_way(3, OUT) == JOINED);
+    begin_group(3);
+    plan.group_of[0] = 0;
+    carry[0][OUT] = 5;
+    for (int k = 0; k < 5; k++) window(0xe, OUT, 1);
+    echi_follow_links(&follow, &plan, times, 1, found);
+    for (int r = 0; r < 4; r++) assert_true(found_way(r, IN) == JOINED && found_way(r, OUT) == JOINED);
+    /* An owner that works for another: what it gets through is a share of what its own workers take. */
+    begin_group(4);
+    plan.n_groups = 2;
+    plan.owner_of[1] = 1;
+    plan.group_of[3] = plan.group_of[4] = 1;
+    for (int k = 0; k < 5; k++) window(4, IN, 1);
+    for (int k = 0; k < 5; k++) echi_seen_add(&follow.host[1].out, 5, 1);
+    echi_follow_links(&follow, &plan, times, 1, found);
+    assert_true(found_way(1, OUT) == JOINED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_else_is_blamed),
+        cmocka_unit_test(what_was_carried_and_what_is_old),
         cmocka_unit_test(the_second_highest_of_five),
         cmocka_unit_test(shares_and_bursts_do_not_move_it),
         cmocka_unit_test(changes_are_believed_in_time),

@@ -148,7 +148,7 @@ static void fields_arrive(void **state) {
          .head = true, .members = true, .times = true},
         {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true,
          .number = true},
-        {.kind = ECHI_KIND_PARAMS, .flag = true, .samples = true},
+        {.kind = ECHI_KIND_PARAMS, .part = true, .flag = true, .samples = true},
         {.kind = ECHI_KIND_STOP, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
@@ -505,16 +505,17 @@ static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .delay = 1e-3, .update = 0.25,
+                                 .add = 0.03125, .quota = 0.05, .period = 0.1,
                                  .link = {{1.25e8, 1e8, 1.3e8}, {1e7, 9e6, 1e7}}};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 7 * 8 + ECHI_LINK_BYTES + 2);
+    assert_int_equal(len, 1 + 3 * 20 + 10 * 8 + ECHI_LINK_BYTES + 2);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 22; i++) {
+    for (int i = 0; i < 28; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -539,6 +540,12 @@ static void times_come_back(void **state) {
         case 19: bad.link.out.highest = 1e8; break;             /* below it */
         case 20: bad.link.out.rate = 0; break;                  /* not known, but between others */
         case 21: bad.link.in = echi_rate_of(1e15); break;
+        case 22: bad.add = 0.126; break;                        /* more than that of which it is a part */
+        case 23: bad.add = strtod("nan", NULL); break;
+        case 24: bad.quota = 0.2; break;                        /* longer than its period */
+        case 25: bad.quota = 0; break;                          /* none, but of a period */
+        case 26: bad.period = strtod("inf", NULL); break;
+        case 27: bad.quota = bad.period = 1e-6; break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }
@@ -614,7 +621,7 @@ static void units_come_back(void **state) {
     struct echi_times t = with_units(), back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 7 * 8 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
+    assert_int_equal(len, 1 + 3 * 20 + 10 * 8 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));

@@ -577,10 +577,10 @@ static void staleness_costs_efficiency(void **state) {
     near(echi_statistical_efficiency(true, 1.3), 1.80 / 1.55, 0.02);
     near(echi_statistical_efficiency(true, 2.3), 1.45 / 1.65, 0.02);
     /* The first table is for models that have most of their parameters in a head apart: LeNet-5, not ResNet-18. */
-    assert_true(echi_head_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, true));
-    assert_false(echi_head_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, false));
-    assert_false(echi_head_apart(&(struct echi_load){.trunk = 4 * 11167680u, .head = 4 * 5130}, true));
-    assert_true(echi_head_apart(&(struct echi_load){0}, true));
+    assert_true(echi_mostly_separated(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, true));
+    assert_false(echi_mostly_separated(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, false));
+    assert_false(echi_mostly_separated(&(struct echi_load){.trunk = 4 * 11167680u, .head = 4 * 5130}, true));
+    assert_true(echi_mostly_separated(&(struct echi_load){0}, true));
 }
 
 int main(void) {

@@ -59,7 +59,7 @@ static void a_profile_is_read(void **state) {
     assert_string_equal(profile.model, "mine");
     assert_true(profile.trunk_ops == 1000 && profile.head_ops == 200 && profile.parameters == 50);
     is(profile.apply, 5e-10), is(profile.add, 2.5e-10), is(profile.refresh, 1e-9), is(profile.copy, 1.25e-10);
-    is(profile.message, 1e-5), is(profile.look, 2e-3);
+    is(profile.message, 1e-5), is(profile.eval, 2e-3);
     assert_int_equal(profile.times.count, 2);
     assert_true(profile.times.n[0] == 8 && profile.times.n[1] == 64);
     is(profile.times.trunk[0], 1e-3), is(profile.times.trunk[1], 8e-3), is(profile.times.head[0], 1e-4), is(profile.times.head[1], 8e-4);
@@ -227,7 +227,7 @@ static void other_models_cost_by_their_operations(void **state) {
             is(profile.times.trunk[size], table[i].trunk * (size ? 8 : 1));
             is(profile.times.head[size], table[i].head * (size ? 8 : 1));
         }
-        is(profile.look, 2e-3 * (table[i].trunk_ops + table[i].head_ops) / 1200);
+        is(profile.eval, 2e-3 * (table[i].trunk_ops + table[i].head_ops) / 1200);
         is(profile.times.exchange, table[i].params * (4 * 1.25e-10 + 2.5e-10));
         is(profile.times.update, table[i].params * 5e-10);
         is(profile.times.messages, 6e-5);
@@ -276,7 +276,7 @@ static void the_built_in_profile_is_lenet5s(void **state) {
     assert_true(profile.times.units == 5 && profile.times.cut == 2 && profile.times.sizes == ECHI_UNIT_SIZES);
     assert_true(profile.apply > 0 && profile.add > 0 && profile.refresh > 0 &&
                 profile.copy > 0);
-    assert_true(profile.message > 0 && profile.look > 0 && profile.machine[0]);
+    assert_true(profile.message > 0 && profile.eval > 0 && profile.machine[0]);
     ech_model_destroy(lenet);
 }
 
@@ -288,21 +288,25 @@ static void this_machine_can_be_measured(void **state) {
     struct ech_config config;
     struct echi_job job;
     struct echi_device *device;
-    struct echi_times times = {.count = 2, .n = {8, 16}, .trunk = {1e-3, 2e-3}, .head = {1e-4, 2e-4}, .exchange = 1e-4,
-                               .messages = 3 * 6e-5};
+    struct echi_times times = {.count = 2, .n = {8, 16}, .trunk = {1e-3, 2e-3}, .head = {1e-4, 2e-4}, .exchange = 5e-4, .add = 1e-4,
+                               .update = 2e-4, .messages = 3 * 6e-5};
+    const struct echi_cost_io io = {2.5e-6, 1e-10};
     ech_config_init(&config);
     assert_int_equal(ech_model_open("lenet5", &lenet, &error), ECH_OK);
     assert_int_equal(ech_data_open("glyphs", 1, &data, &error), ECH_OK);
     assert_int_equal(echi_job_make(lenet, data, &config, &job, &error), ECH_OK);
     assert_int_equal(echi_device_open("cpu", 1, &device, &error), ECH_OK);
     echi_profile_of(&profile, echi_device_describe(device)->name, lenet, &times);
-    if (echi_measure_costs(&job, device, &times, NULL, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
+    if (echi_measure_costs(&job, device, &times, NULL, io, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
     is(profile.message, 3e-5);   /* a host with a third of a processor: times.messages says so */
     assert_int_equal(profile.times.units, 5);   /* not measured: by multiply-adds */
-    const double cost[] = {profile.apply, profile.add, profile.refresh, profile.copy, profile.look};
+    is(profile.copy, 3e-10);
+    is(profile.add, 1e-4 / (double)lenet->n_params);
+    is(profile.apply, 2e-4 / (double)lenet->n_params);
+    const double cost[] = {profile.apply, profile.add, profile.refresh, profile.copy, profile.eval};
     for (int i = 0; i < 5; i++)
         if (!(cost[i] > 0 && cost[i] < 1e-2)) fail_msg("cost %d is %g", i, cost[i]);
-    assert_true(profile.look > 100 * profile.add);   /* a sample's forward pass is more than an addition */
+    assert_true(profile.eval > 100 * profile.add);   /* a sample's forward pass is more than an addition */
     times.units = profile.times.units, times.cut = profile.times.cut, times.sizes = profile.times.sizes;
     memcpy(times.share, profile.times.share, sizeof times.share);
     assert_memory_equal(&profile.times, &times, sizeof times);

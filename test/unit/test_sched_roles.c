@@ -434,7 +434,7 @@ static void lost_states_come_in_the_order_of_the_words(void **state) {
         assert_null(acted_on(ECHI_ACTION_POST, 0, 0));
     }
     o.busy = 0;
-    const struct echi_msg word = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_LOOK};
+    const struct echi_msg word = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_EVAL};
     tell_owner(&o, 0, &word);
     int posts = 0;
     for (int i = 0; i < acted.count; i++) {
@@ -699,7 +699,7 @@ static void the_newest_weights_are_saved(void **state) {
                 tell_coordinator(r, &m);
             }
             const struct echi_action *ask = acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0);
-            assert_true(ask->to == (again ? 3 : 2) && ask->msg.to_role == ECHI_ROLE_WORKER && ask->msg.flag == ECHI_ASK_LOOK);
+            assert_true(ask->to == (again ? 3 : 2) && ask->msg.to_role == ECHI_ROLE_WORKER && ask->msg.flag == ECHI_ASK_EVAL);
             if (end == 1 && !again) {
                 const struct echi_msg knows_both = {.kind = ECHI_KIND_READY, .members = 2};
                 acted_none();
@@ -711,9 +711,10 @@ static void the_newest_weights_are_saved(void **state) {
             }
         }
         acted_none();
-        const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 128};   /* to place 0 */
-        if (end == 2) echi_coordinator_step(&coordinator, &late, &acted);
-        else tell_coordinator(end == 1 ? 3 : 2, &params);
+        const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 128};
+        const struct echi_event copy = {.type = ECHI_EVENT_MESSAGE, .from = end == 1 ? 3 : 2, .msg = &params,
+                                        .slot = {ECHI_SLOT_COORD_PARAMS, 1}};
+        echi_coordinator_step(&coordinator, end == 2 ? &late : &copy, &acted);
         assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
         assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
         assert_int_equal(coordinator.lost_peer, 1);
@@ -1094,7 +1095,7 @@ static void what_a_shard_lacks_goes_out_at_once(void **state) {
 }
 
 /* Shards apply rounds by themselves: no lease is dealt beyond the next evaluation, so that it finds one round in all of them. */
-static void shards_meet_at_a_look(void **state) {
+static void shards_meet_at_an_evaluation(void **state) {
     (void)state;
     two_shards(4);
     coordinator_in(ECHI_RUN_TRAINS);
@@ -1332,7 +1333,7 @@ int main(void) {
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
         cmocka_unit_test(what_a_shard_lacks_goes_out_at_once),
-        cmocka_unit_test(shards_meet_at_a_look),
+        cmocka_unit_test(shards_meet_at_an_evaluation),
         cmocka_unit_test(who_runs_out_is_dealt_further_ahead),
         cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
         cmocka_unit_test(late_steps_count_at_the_return),

@@ -274,7 +274,7 @@ static void plans_whose_shards_make_no_sense(void **state) {
     if (!strstr(text, "head")) fail_msg("%s", text);
 }
 
-/* Each float is one rank's, and what an owner sends for a look is taken where it is that owner's alone. */
+/* Each float is one rank's. An owner sends the coordinator its own parts, and of its momentum what is of these is taken. */
 static void each_float_has_one_owner(void **state) {
     (void)state;
     enum { FLOATS = 4096 };
@@ -300,8 +300,8 @@ static void each_float_has_one_owner(void **state) {
         for (int r = 0; r < p.shards; r++) {
             struct echi_range range[ECHI_PARTS_MAX];
             size_t at, len;
-            const struct echi_msg m = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_OWNER,
-                                       .flag = momentum ? ECHI_PARAMS_MOMENTUM : ECHI_PARAMS_KEPT};
+            struct echi_msg m = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_OWNER,
+                                 .flag = momentum ? ECHI_PARAMS_MOMENTUM : ECHI_PARAMS_KEPT};
             const int ranges = echi_job_ranges(&job, &p, r, false, range);
             for (int i = 0; i < ranges; i++)
                 for (size_t k = range[i].at; k < range[i].at + range[i].count; k++) {
@@ -309,8 +309,13 @@ static void each_float_has_one_owner(void **state) {
                     kept[k]++;
                 }
             for (int i = 0; i < 3 * FLOATS; i++) sent[r][i] = (float)(r + 1);
-            echi_job_extent(&job, &p, ECHI_KIND_PARAMS, &m, false, &at, &len);
-            echi_job_take_params(&job, &p, r, &m, (uint8_t *)sent[r] + at, taken);
+            for (int i = 0; i < (momentum ? 1 : p.parts.count); i++) {
+                if (!momentum && !echi_plan_owns_part(&p, r, i)) continue;
+                m.part = (uint16_t)i;
+                echi_job_extent(&job, &p, ECHI_KIND_PARAMS, &m, false, &at, &len);
+                assert_true(momentum || (at == p.parts.part[i].at * sizeof(float) && len == p.parts.part[i].count * sizeof(float)));
+                echi_job_take_params(&job, &p, r, &m, (uint8_t *)sent[r] + at, taken);
+            }
         }
         struct echi_memory memory;
         echi_job_memory(&job, &p, p.optimizer, false, &memory);

@@ -33,7 +33,7 @@ static bool lost(void) { return quiet() > echi_silence_bound(&silence, &patience
 /* One round that took `took`; what was said by its end is heard, then the peer is judged. */
 static bool round_of(int64_t took, int64_t every) {
     real += took;
-    echi_fair_look(&fair, real, ROUND);
+    echi_fair_check(&fair, real, ROUND);
     if (every > 0 && next_word <= real) {
         echi_silence_word(&silence, &patience, fair.now);
         while (next_word <= real) next_word += every;
@@ -101,18 +101,18 @@ static void a_slow_steady_peer_lives(void **state) {
 static void what_is_learned_are_the_pauses(void **state) {
     (void)state;
     begin(10 * SECOND);
-    echi_fair_look(&fair, real, SECOND);
+    echi_fair_check(&fair, real, SECOND);
     for (int burst = 0; burst < 200; burst++)
         for (int word = 0; word < 11; word++) {
             real += word == 0 ? 700 * MS : 30 * MS;
-            echi_fair_look(&fair, real, SECOND);
+            echi_fair_check(&fair, real, SECOND);
             echi_silence_word(&silence, &patience, fair.now);
         }
     assert_in_range(silence.mean, 690 * MS, 701 * MS);
     begin(30 * SECOND);
     for (int word = 0; word < 2000; word++) {
         real += word % 2 ? 4 * SECOND : 10 * SECOND;
-        echi_fair_look(&fair, real, 20 * SECOND);
+        echi_fair_check(&fair, real, 20 * SECOND);
         echi_silence_word(&silence, &patience, fair.now);
     }
     assert_in_range(silence.mean, 6500 * MS, 7500 * MS);

@@ -108,7 +108,7 @@ static void measure(const char *model_text, double so_much_longer) {
     assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
     cut = job.cut;
     head = NULL;
-    if (echi_measure(&job, device, 1, NULL, &t, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (echi_measure(&job, device, 1, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &t, &err) != ECH_OK) fail_msg("%s", err.text);
     assert_int_equal(t.units, job.n_layers);
     assert_int_equal(t.cut, job.cut_params);
     assert_true(t.sizes >= 2);

@@ -12,12 +12,14 @@ static double exponential(double x) {
     return e;
 }
 
-bool echi_predict_random(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
+static bool steps_vary(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
+
+bool echi_predict_random(const struct echi_times *t) { return steps_vary(t) || t->quota > 0; }
 
 /* By how much the k-th step of a rank takes longer: lognormal with median 1, and a stutter now and then. Counted by rank and
  * step, so that two plans meet the same luck. The normal number is a sum of twelve uniform ones. */
 double echi_predict_factor(const struct echi_times *t, int rank, uint32_t k) {
-    if (!echi_predict_random(t)) return 1;
+    if (!steps_vary(t)) return 1;
     uint32_t word[8], sum = 0;
     echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k, word);
     echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k + 1, word + 4);

@@ -26,14 +26,12 @@
 #define ECHI_COST_H
 #include "echi_machines.h"
 #include "echi_supply.h"
+#include "echi_times.h"
 
 struct echi_cost;
 
-/* What of a message a processor has to do at either end: seconds on the machine that hosts' speeds are relative to. Messages that are
- * queued for one host at one moment go as one (net writes all frames for a peer at once), and cost `message` once. */
-struct echi_cost_io { double message, byte; };
-/* `hosts` must stay valid and as it is. io_speed [hosts]: how many times as fast as there each does this; NULL: as it computes. NULL when
- * the supply has no memory. */
+/* `hosts` must stay valid and as it is. `io` is on the machine that hosts' speeds are relative to. io_speed [hosts]: how many times as
+ * fast as there each does this; NULL: as it computes. NULL when the supply has no memory. */
 struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed,
                                    struct echi_supply supply);
 /* Before anything is sent: what this host's messages cost it in seconds of its own, and another rate on its way in than on its way out. */

@@ -50,12 +50,13 @@ struct echi_parcel {
     uint64_t cookie, left, bytes, part;   /* part: the bytes of the stretch that left last */
     int64_t entry, least;     /* when its last part begins to come in if nothing is before it; it is not whole before `least` */
     uint32_t next;
+    uint32_t run_last;        /* while it waits and is the first of its priority: the last of that */
     uint16_t from, to, priority;
     bool follows, taken;      /* goes as one with the message before it; the receiver's processor has begun with it */
 };
 struct echi_cost_link {
     double ns_per_byte, in_ns_per_byte;   /* on the way out and in; 0: without bound */
-    uint32_t first, last;     /* of those that wait: the most urgent first, of equals the oldest */
+    uint32_t first;           /* of those that wait: the most urgent first, of equals the oldest */
     uint32_t sending;
     int64_t began;            /* of what is sent now */
     uint64_t stretch;         /* bytes of it, until it is looked for a more urgent one */

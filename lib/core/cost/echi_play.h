@@ -8,7 +8,8 @@
 #include "echi_priority.h"
 #include "echi_task.h"
 
-/* In echi_times.exchange, a push taken in and added: the bytes through a socket; and an update, where nobody measured one. */
+/* In echi_times.exchange, a push taken in and added: the bytes through a socket, where nobody knows what adding takes; and an update,
+ * where nobody measured one. */
 #define ECHI_PREDICT_COPY 0.85
 #define ECHI_PREDICT_APPLY 0.7
 #define ECHI_PREDICT_MESSAGES 6          /* echi_times.messages is so many of them */
@@ -45,7 +46,7 @@ struct echi_play {
     struct echi_hosts hosts;
     int workers, layers, shards, pieces;
     uint16_t *rank;                       /* [workers] */
-    double all, head_params;              /* parameters (1 where nobody knows); those of a head apart */
+    double all, head_params;              /* parameters (1 where nobody knows); those of a separated head */
     double number;                        /* bytes of one parameter's gradient on a link: --deterministic sums integers */
     struct echi_play_piece *piece;        /* [pieces] of what a worker pushes */
     const struct echi_play_shape **of;    /* [workers] */

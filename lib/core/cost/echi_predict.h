@@ -8,11 +8,11 @@
  * predict_local.c). Both have the head (predict_head.c).
  *
  * What the engine leaves out is neglected. So are frames and credits; what takes place beside the steps (first weights, evaluations,
- * checkpoints, losses); exchanges of batch-norms; what it takes to wake a thread for a task; that a host with a quota of its processor
- * computes at full speed when it has waited; cores that hosts share; under `--deterministic` that gradients are there with a step's last
- * reduction block only, and what integers cost to add (their bytes count). Of a codec's ratios a prediction takes those that a run comes
- * to. Where a push has more parts than are affordable, neighbours of a shard travel together. Where nothing is random whole plays may fall
- * into step with themselves, well or badly, and stay so: the least jitter of real nodes breaks that.
+ * checkpoints, losses); exchanges of batch-norms; what it takes to wake a thread for a task; cores that hosts share; under
+ * `--deterministic` that gradients are there with a step's last reduction block only, and what integers cost to add (their bytes count).
+ * Of a codec's ratios a prediction takes those that a run comes to. Where a push has more parts than are affordable, neighbours of a shard
+ * travel together. Where nothing is random whole plays may fall into step with themselves, well or badly, and stay so: the least jitter of
+ * real nodes breaks that.
  *
  * Where the steps of a round vary, what is luck in the longest of them is taken off (a control variate): then a few dozen rounds are
  * enough. Of other plans some thousand steps are played. What is left of chance is one or two percent; it is the same chance for all plans.

@@ -5,7 +5,8 @@
 #include "echi_predict.h"
 
 /* chance.c */
-bool echi_predict_random(const struct echi_times *times);   /* steps vary */
+/* Steps vary, or periods of a quota cut them at ever other places: no round tells what the next one takes. */
+bool echi_predict_random(const struct echi_times *times);
 /* By how much the k-th step of a rank takes longer. */
 double echi_predict_factor(const struct echi_times *times, int rank, uint32_t k);
 /* A step that would take `seconds`, and how it varies. */

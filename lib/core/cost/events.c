@@ -16,17 +16,32 @@ static bool grow(struct echi_events *e) {
     return true;
 }
 
-bool echi_events_add(struct echi_events *e, int64_t at, uint32_t kind, uint32_t who, uint64_t what) {
-    if (e->count == e->room && !grow(e)) return false;
-    const struct echi_due due = {at, e->added++, kind, who, what};
-    size_t i = e->count++;
-    /* What is later than the new one moves down, until its place is found. */
-    while (i > 0 && before(&due, &e->heap[(i - 1) / ARITY])) {
+/* What is later than `due` moves down from above the gap at i, until its place is found. */
+static inline void put(struct echi_events *e, size_t i, const struct echi_due *due) {
+    while (i > 0 && before(due, &e->heap[(i - 1) / ARITY])) {
         e->heap[i] = e->heap[(i - 1) / ARITY];
         i = (i - 1) / ARITY;
     }
-    e->heap[i] = due;
+    e->heap[i] = *due;
+}
+
+bool echi_events_add(struct echi_events *e, int64_t at, uint32_t kind, uint32_t who, uint64_t what) {
+    if (e->count == e->room && !grow(e)) return false;
+    const struct echi_due due = {at, e->added++, kind, who, what};
+    put(e, e->count++, &due);
     return true;
+}
+
+/* Of up to ARITY children from `first` on the one that is due first. */
+static size_t least_child(const struct echi_due *heap, size_t first, size_t count) {
+    if (first + ARITY <= count) {
+        const size_t left = first + before(&heap[first + 1], &heap[first]), right = first + 2 + before(&heap[first + 3], &heap[first + 2]);
+        return before(&heap[right], &heap[left]) ? right : left;
+    }
+    size_t least = first;
+    for (size_t child = first + 1; child < count; child++)
+        if (before(&heap[child], &heap[least])) least = child;
+    return least;
 }
 
 bool echi_events_take(struct echi_events *e, struct echi_due *out) {
@@ -34,18 +49,13 @@ bool echi_events_take(struct echi_events *e, struct echi_due *out) {
     *out = e->heap[0];
     const struct echi_due last = e->heap[--e->count];
     size_t i = 0;
-    /* The first of the children moves up into the gap, until the last of all fits into it. */
-    for (;;) {
-        const size_t first = ARITY * i + 1, end = first + ARITY < e->count ? first + ARITY : e->count;
-        if (first >= e->count) break;
-        size_t least = first;
-        for (size_t child = first + 1; child < end; child++)
-            if (before(&e->heap[child], &e->heap[least])) least = child;
-        if (!before(&e->heap[least], &last)) break;
+    /* The gap goes down to a leaf, and the last of all from there up to its place, which is seldom far: it was a leaf itself. */
+    for (size_t first; (first = ARITY * i + 1) < e->count;) {
+        const size_t least = least_child(e->heap, first, e->count);
         e->heap[i] = e->heap[least];
         i = least;
     }
-    if (e->count > 0) e->heap[i] = last;
+    put(e, i, &last);
     return true;
 }
 

@@ -16,7 +16,7 @@
 void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed) {
     struct echi_cost_link *l = &c->link[host];
     const struct echi_host *h = &c->hosts->host[host];
-    l->first = l->last = l->sending = ECHI_NOTHING;
+    l->first = l->sending = ECHI_NOTHING;
     l->ns_per_byte = l->in_ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
     l->ns_per_message = io.message * 1e9 / io_speed;
     l->ns_per_copy = io.byte * 1e9 / io_speed;
@@ -74,12 +74,13 @@ static void expect_out(struct echi_cost *c, int host) {
 static void start(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
     if (l->first == ECHI_NOTHING) return;
+    const struct echi_parcel *p = parcel_at(c, l->first);
     l->sending = l->first;
-    l->first = parcel_at(c, l->sending)->next;
-    if (l->first == ECHI_NOTHING) l->last = ECHI_NOTHING;
+    if (p->run_last != l->sending) parcel_at(c, p->next)->run_last = p->run_last;
+    l->first = p->next;
     l->began = c->now;
     l->pace = l->ns_per_byte * thin(c, host);
-    l->stretch = parcel_at(c, l->sending)->left;
+    l->stretch = p->left;
     expect_out(c, host);
 }
 
@@ -94,20 +95,24 @@ static void give_way(struct echi_cost *c, int host) {
     expect_out(c, host);
 }
 
-/* Behind all that are more urgent; of equals the first, or the last. Mostly it is the last of all. */
+/* Behind all that are more urgent; of equals the first, or the last. A queue may be of a thousand messages, but has few priorities: it
+ * steps from the last of one to the first of the next. */
 static void insert(struct echi_cost *c, uint32_t id, bool before_equals) {
     struct echi_parcel *p = parcel_at(c, id);
-    struct echi_cost_link *l = &c->link[p->from];
-    const int least = p->priority + !before_equals;   /* what it goes in front of has this priority at least */
-    uint32_t before = l->last;
-    if (before != ECHI_NOTHING && parcel_at(c, before)->priority >= least) {
-        before = ECHI_NOTHING;
-        for (uint32_t i = l->first; parcel_at(c, i)->priority < least; i = parcel_at(c, i)->next) before = i;
+    uint32_t *link = &c->link[p->from].first;
+    struct echi_parcel *first = NULL;   /* of a priority */
+    p->run_last = id;
+    while (*link != ECHI_NOTHING && (first = parcel_at(c, *link))->priority < p->priority) link = &parcel_at(c, first->run_last)->next;
+    if (*link != ECHI_NOTHING && first->priority == p->priority) {
+        if (before_equals) {
+            p->run_last = first->run_last;
+        } else {
+            link = &parcel_at(c, first->run_last)->next;
+            first->run_last = id;
+        }
     }
-    uint32_t *link = before == ECHI_NOTHING ? &l->first : &parcel_at(c, before)->next;
     p->next = *link;
     *link = id;
-    if (p->next == ECHI_NOTHING) l->last = id;
 }
 
 static void enqueue(struct echi_cost *c, uint32_t id) {
@@ -273,5 +278,5 @@ void echi_cost_link_kill(struct echi_cost *c, int host) {
         next = parcel_at(c, id)->next;
         echi_records_give(&c->parcels, id);
     }
-    l->first = l->last = ECHI_NOTHING;
+    l->first = ECHI_NOTHING;
 }

@@ -48,8 +48,11 @@ void echi_play_compute(struct echi_play *p, int rank, enum echi_task_kind kind, 
     echi_cost_compute(p->cost, rank, &(struct echi_work){.seconds = seconds, .urgency = (int)kind, .cookie = echi_play_cookie(a)});
 }
 
+/* All parameters of a push. */
+static double adding_all(const struct echi_times *t) { return t->add > 0 ? t->add : (1 - ECHI_PREDICT_COPY) * t->exchange; }
+
 double echi_play_adding(const struct echi_play *p, int rank, double params) {
-    return (1 - ECHI_PREDICT_COPY) * p->times[rank].exchange * params / p->all;
+    return adding_all(&p->times[rank]) * params / p->all;
 }
 double echi_play_applying(const struct echi_play *p, int rank, double params) {
     const struct echi_times *t = &p->times[rank];
@@ -198,13 +201,16 @@ static bool make_hosts(struct echi_play *p) {
     p->hosts.host = echi_play_zeroed(p, (size_t)world, sizeof *p->hosts.host);
     if (!p->hosts.host) return false;
     for (int r = 0; r < world; r++)
-        p->hosts.host[r] = (struct echi_host){.speed = 1, .cores = -1, .rate = p->times[r].link.out.rate, .delay = p->times[r].delay,
-                                              .dies = -1, .joins = -1};
+        p->hosts.host[r] = (struct echi_host){.speed = 1 / echi_times_granted(&p->times[r]), .quota = p->times[r].quota,
+                                              .period = p->times[r].period, .cores = -1, .rate = p->times[r].link.out.rate,
+                                              .delay = p->times[r].delay, .dies = -1, .joins = -1};
     p->cost = echi_cost_create(&p->hosts, (struct echi_cost_io){0, 0}, NULL, 0, (struct echi_supply){resize, p});
     for (int r = 0; p->cost && r < world; r++) {
         const struct echi_times *t = &p->times[r];
+        const double granted = echi_times_granted(t);
         echi_cost_set_link(p->cost, r, t->link.in.rate,
-                           (struct echi_cost_io){t->messages / ECHI_PREDICT_MESSAGES, ECHI_PREDICT_COPY * t->exchange / (4 * p->all)});
+                           (struct echi_cost_io){granted * t->messages / ECHI_PREDICT_MESSAGES,
+                                                 granted * (t->exchange - adding_all(t)) / (4 * p->all)});
     }
     return p->cost;
 }

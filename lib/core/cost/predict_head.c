@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A head apart, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task takes. Where rounds are
- * waited for the gradients of a round's rows are added up and applied once; else the update ends the visit, and the rows' gradients leave
- * before it. */
+ * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
+ * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit, and
+ * the rows' gradients leave before it. */
 #include "echi_play.h"
 
 bool echi_play_head_set_up(struct echi_play *p, bool rounds) {

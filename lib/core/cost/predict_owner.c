@@ -62,13 +62,18 @@ static void encode_weights(struct echi_pushes *p, int g, int w) {
     compute(p, g, ECHI_TASK_ENCODE, updates(p, g, echi_pushes_weights(p, w)->write), (struct echi_about){ECHI_PLAY_ENCODE, g, 0, 0});
 }
 
+/* Is there a place among the sends, or a task to write the next? While there is none nobody looks for who is owed an answer. */
+static bool may_send(const struct echi_pushes *p, const struct echi_push_group *a) {
+    return a->sends < ECHI_ANSWERS && !(p->coded && a->busy);
+}
+
 /* An answer waits for a place among the sends and then gets the newest weights; the ranks have their turn one after the other. */
 static void answer(struct echi_pushes *p, int g) {
     struct echi_push_group *a = &p->group[g];
     const int first = a->turn;
-    for (int i = 0; i < a->workers && a->owed > 0; i++) {
+    for (int i = 0; i < a->workers && a->owed > 0 && may_send(p, a); i++) {
         const int at = first + i < a->workers ? first + i : first + i - a->workers, w = a->member[at];
-        while (p->worker[w].owed > 0 && a->sends < ECHI_ANSWERS && !(p->coded && a->busy) && !held_back(p, &p->worker[w])) {
+        while (p->worker[w].owed > 0 && may_send(p, a) && !held_back(p, &p->worker[w])) {
             a->turn = at + 1 < a->workers ? at + 1 : 0;
             if (p->coded) {
                 encode_weights(p, g, w);

@@ -74,7 +74,7 @@ static void begin(struct echi_pushes *p, int w) {
     const int rank = p->b.rank[w], flights = p->b.plan->flights;
     const struct echi_times *t = &p->b.times[rank];
     const uint32_t n = p->b.plan->n[rank];
-    const bool apart = p->b.plan->separated;
+    const bool separated = p->b.plan->separated;
     struct echi_push_flight *s = oldest(k, flights, ECHI_PUSH_ANSWERED);
     if (s && !oldest(k, flights, ECHI_PUSH_BACKWARD)) {
         enter(k, s, ECHI_PUSH_BACKWARD);
@@ -85,8 +85,8 @@ static void begin(struct echi_pushes *p, int w) {
     k->leases--;
     s->factor = echi_predict_factor(t, rank, k->begun++);
     s->unpushed = p->b.pieces;
-    enter(k, s, apart ? ECHI_PUSH_FORWARD : ECHI_PUSH_BACKWARD);
-    compute(p, w, s, apart ? ECHI_PLAY_FORWARD : ECHI_PLAY_STEP, apart ? echi_times_forward(t, n) : echi_times_whole(t, n));
+    enter(k, s, separated ? ECHI_PUSH_FORWARD : ECHI_PUSH_BACKWARD);
+    compute(p, w, s, separated ? ECHI_PLAY_FORWARD : ECHI_PLAY_STEP, separated ? echi_times_forward(t, n) : echi_times_whole(t, n));
 }
 
 void echi_pushes_push(struct echi_pushes *p, int w, int flight, int layer) {

@@ -63,17 +63,17 @@ static void go_on(struct play *p, int w) {
     struct worker *k = &p->worker[w];
     const struct echi_times *t = &p->b.times[k->rank];
     const uint32_t n = p->b.plan->n[k->rank];
-    const bool whole = k->in == p->b.pieces, apart = p->b.plan->separated;
+    const bool whole = k->in == p->b.pieces, separated = p->b.plan->separated;
     const int here = whole ? p->b.layers : p->b.piece[k->front].first;
     if (k->busy || (!whole && (here == k->gone || p->b.plan->deterministic))) return;
     if (k->gone == 0) k->factor = echi_predict_factor(t, k->rank, k->steps++);
     k->busy = true;
     k->until = whole ? 0 : here;
     echi_cost_compute(p->b.cost, k->rank,
-                      &(struct echi_work){.seconds = k->factor * (apart ? echi_times_forward(t, n) : echi_times_whole(t, n)),
-                                          .urgency = apart ? ECHI_TASK_FORWARD : ECHI_TASK_STEP,
-                                          .shape = apart ? &k->shape->forward : &k->shape->step, .first = k->gone, .end = k->until,
-                                          .cookie = echi_play_cookie((struct echi_about){apart ? ECHI_PLAY_FORWARD : ECHI_PLAY_STEP,
+                      &(struct echi_work){.seconds = k->factor * (separated ? echi_times_forward(t, n) : echi_times_whole(t, n)),
+                                          .urgency = separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP,
+                                          .shape = separated ? &k->shape->forward : &k->shape->step, .first = k->gone, .end = k->until,
+                                          .cookie = echi_play_cookie((struct echi_about){separated ? ECHI_PLAY_FORWARD : ECHI_PLAY_STEP,
                                                                                          0, w, 0})});
     if (!whole) return;
     k->in = k->front = k->gone = 0;
@@ -399,7 +399,10 @@ static uint32_t rounds_of(const struct play *p, uint32_t steps, bool random) {
     const uint32_t messages = (uint32_t)(p->b.workers * (2 * p->b.pieces + 1) + p->b.shards), affordable = MESSAGES_MAX / messages;
     if (steps) return steps;
     if (!random) return COUNTED_EXACT;
-    return affordable < RANDOM_LEAST ? RANDOM_LEAST : affordable > RANDOM_MOST ? RANDOM_MOST : affordable;
+    bool quota = false;   /* short rounds: as many as fill several periods */
+    for (int w = 0; w < p->b.workers; w++) quota = quota || p->b.times[p->worker[w].rank].quota > 0;
+    const uint32_t most = quota ? affordable : RANDOM_MOST;
+    return affordable < RANDOM_LEAST ? RANDOM_LEAST : affordable > most ? most : affordable;
 }
 
 /* ---- chance: the longest step of a round as a control variate ----

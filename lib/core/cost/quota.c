@@ -32,6 +32,10 @@ struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
             at = end;
             if (q->index == index) break;
             pass(q, h, q->index + 1);
+            if (q->used > 0 || q->index == index) continue;
+            q->clock += (double)(index - q->index) * quota;   /* whole periods, of which nothing is owed */
+            q->index = index;
+            at = (double)index * period;
         }
     }
     q->at = c->now;

@@ -26,8 +26,8 @@ static struct echi_candidate predicted(const struct echi_plan_request *w, const 
     echi_predict(plan, times, &w->load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
-    c.head_apart = echi_head_apart(&w->load, plan->separated);
-    c.efficiency = echi_statistical_efficiency(c.head_apart, p.behind);
+    c.mostly_separated = echi_mostly_separated(&w->load, plan->separated);
+    c.efficiency = echi_statistical_efficiency(c.mostly_separated, p.behind);
     c.goodput = c.rate * c.efficiency;
     return c;
 }
@@ -50,7 +50,7 @@ static double worth(const struct echi_plan_request *w, const struct echi_candida
  * eight groups with the codec, 5 rounds, at 98.6 to 98.9 % (paper). */
 #define OLDEST_ROUNDS 8.0
 static double worth_of_groups(const struct echi_plan_request *w, const struct echi_candidate *c) {
-    return !c->head_apart && c->oldest > OLDEST_ROUNDS ? 0 : worth(w, c);
+    return !c->mostly_separated && c->oldest > OLDEST_ROUNDS ? 0 : worth(w, c);
 }
 
 static bool links_alike(const struct echi_plan_request *w, const struct echi_times *times) {
@@ -117,9 +117,9 @@ static int best_groups(const struct echi_plan_request *w, const struct echi_time
 #define PLACES 5
 #define ANYWHERE (-1)   /* no such node */
 static int places(const struct echi_plan_request *w, const struct echi_times *times, int out[PLACES]) {
-    const bool apart = w->has_cut && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    const bool separated = w->has_cut && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
     out[0] = ANYWHERE;
-    if (!apart && echi_policy_of(w->sync)->grouped && w->groups != 1) return 1;   /* each group has an owner of its own */
+    if (!separated && echi_policy_of(w->sync)->grouped && w->groups != 1) return 1;   /* each group has an owner of its own */
     bool but[ECHI_WORLD_MAX] = {false};
     int found[PLACES] = {0, -1, echi_plan_best_link(w, times, NULL), -1, -1}, count = 0;
     for (int r = 0; r < w->world; r++) {
@@ -291,11 +291,11 @@ static ech_status all_policies(const struct echi_plan_request *w, const struct e
     double best = 0;
     if (w->separate == 1 && !w->has_cut) return echi_plan_make(w, times, out, text, cap);   /* refused there, with a sentence */
     for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++)
-        for (int apart = w->separate == 1; apart <= (w->has_cut && w->separate != 0); apart++) {
+        for (int separated = w->separate == 1; separated <= (w->has_cut && w->separate != 0); separated++) {
             struct echi_plan_request own = *w;
             struct echi_choice groups = {.count = 0};
             own.sync = policy[i];
-            own.separate = apart;
+            own.separate = separated;
             if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
             best_place(&own, times, work);

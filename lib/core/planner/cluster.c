@@ -12,6 +12,8 @@ static void take(struct run *r, double value) {
 /* Relative to the mean: groups of 10 ms and of 100 ms count alike. */
 static double spread(const struct run *r) { return r->squares / (r->mean * r->mean); }
 
+#define ROUNDING 1e-9
+
 void echi_cluster(const double *value, int count, int groups, int *out_group) {
     /* best[i]: least cost of cutting the first i values into so many runs; cut[g - 2][i]: where the last of g runs begins. */
     double best[ECHI_WORLD_MAX + 1];
@@ -30,7 +32,8 @@ void echi_cluster(const double *value, int count, int groups, int *out_group) {
             best[i] = -1;
             for (int from = i - 1; from >= g - 1; from--) {   /* of cuts that cost the same, the first */
                 take(&last, value[from]);
-                const double cost = best[from] + spread(&last);
+                const double own = spread(&last), cost = best[from] + own;
+                if (best[i] >= 0 && own > best[i] * (1 + ROUNDING)) break;   /* and longer runs spread more, but for rounding */
                 if (best[i] >= 0 && cost > best[i]) continue;
                 best[i] = cost;
                 cut[g - 2][i] = (uint16_t)from;

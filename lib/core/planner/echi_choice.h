@@ -5,14 +5,14 @@
 #include "echi_planner.h"
 #include "echi_predict.h"
 
-/* bsp, asp, ssp and two or more groups, each with and without a head apart. */
+/* bsp, asp, ssp and two or more groups, each with and without layer separation. */
 #define ECHI_CANDIDATES_MAX (2 * (3 + ECHI_GROUPS_MAX - 1))
-/* Policies that `choose` compares, each with and without a head apart. */
+/* Policies that `choose` compares, each with and without layer separation. */
 #define ECHI_CHOICES_MAX 6
 
 struct echi_candidate {
     uint8_t sync, groups, separated;
-    bool head_apart;                      /* with most of the parameters: echi_head_apart */
+    bool mostly_separated;                      /* with most of the parameters: echi_mostly_separated */
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
     double efficiency, goodput;           /* echi_statistical_efficiency; rate times efficiency */
     uint32_t samples_per_step; double under_way;   /* as in the plan request: how long steps are; 0: the planner's usual ones */

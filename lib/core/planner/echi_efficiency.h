@@ -4,9 +4,9 @@
 #define ECHI_EFFICIENCY_H
 #include "echi_predict.h"
 
-/* Whether a head apart spares the model most of its staleness: it holds at least half of the parameters (or nothing is known of them). */
-bool echi_head_apart(const struct echi_load *load, bool separated);
+/* Whether layer separation spares the model most of its staleness: the head has at least half of the parameters (or nothing is known). */
+bool echi_mostly_separated(const struct echi_load *load, bool separated);
 /* Samples that BSP needs for an accuracy over those that are needed when pushes are so many rounds behind: > 0; 1: as under BSP.
- * head_apart: echi_head_apart. */
-double echi_statistical_efficiency(bool head_apart, double behind);
+ * mostly_separated: echi_mostly_separated. */
+double echi_statistical_efficiency(bool mostly_separated, double behind);
 #endif

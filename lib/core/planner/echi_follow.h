@@ -14,8 +14,9 @@
 #define ECHI_SEEN_WINDOWS 5
 #define ECHI_SEEN_LEAST 3                          /* windows; with fewer nothing is known */
 #define ECHI_SEEN_WINDOW INT64_C(300000000)        /* ns that a window takes at least, as when nodes join */
-struct echi_seen { double window[ECHI_SEEN_WINDOWS]; uint8_t windows, next; };
-void echi_seen_add(struct echi_seen *seen, double rate);             /* bytes a second, of one window */
+#define ECHI_SEEN_FRESH INT64_C(30000000000)       /* ns: what was seen so long ago is no news of a link that has recovered since */
+struct echi_seen { double window[ECHI_SEEN_WINDOWS]; uint8_t windows, next; int64_t at; };   /* at: of the last, ns */
+void echi_seen_add(struct echi_seen *seen, double rate, int64_t now);   /* bytes a second, of one window */
 struct echi_rate echi_seen_rate(const struct echi_seen *seen);       /* all windows lie between lowest and highest; 0: not known */
 
 /* ---- ratios.c: the bases of a plan's groups (../cost/ratio.c has the rules) ---- */
@@ -40,7 +41,7 @@ struct echi_ratio_change {
     uint32_t base[ECHI_GROUPS_MAX];                /* of each group before */
 };
 struct echi_follow {
-    int64_t looked, due_since; bool due;
+    int64_t checked, due_since; bool due;
     struct echi_pace set[ECHI_GROUPS_MAX]; bool begun;   /* as when ratios were last set */
     uint64_t changes; struct echi_ratio_change last;
     /* By rank: each direction of its link, and ns of its steps: what it computes, and from push to push. */
@@ -50,7 +51,11 @@ void echi_follow_init(struct echi_follow *follow, int world);
 void echi_follow_step(struct echi_follow *follow, int rank, double compute, double rest);   /* ns */
 /* The rank's link as it is now: what was seen, where anything was, before what was measured when it joined. */
 struct echi_link echi_follow_link(const struct echi_follow *follow, const struct echi_times times[ECHI_WORLD_MAX], int rank);
-/* Looks at the ratios of a plan with top-k, of whose workers each takes steps of size[rank] samples; at most 30 times in `after` ns. True
+/* out[0 .. world).link: each link as a prediction may take it. What was seen of late where it is known to be the link's own, else what was
+ * measured at the start (bottleneck.c). */
+void echi_follow_links(const struct echi_follow *follow, const struct echi_plan *plan, const struct echi_times *times, int64_t now,
+                       struct echi_times *out);
+/* Checks the ratios of a plan with top-k, of whose workers each takes steps of size[rank] samples; at most 30 times in `after` ns. True
  * when the plan's bases are now others: they were to be for so long. */
 bool echi_follow_ratios(struct echi_follow *follow, struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
                         const uint32_t size[ECHI_WORLD_MAX], uint64_t params, int64_t after, int64_t now);

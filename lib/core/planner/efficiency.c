@@ -5,7 +5,7 @@
 /* Epochs to 98.5 % over those of BSP, LeNet-5 on MNIST, by how many rounds of B samples the weights behind a push lack on average,
  * those of other groups that are still on their way included.
  *
- * Head apart: only the trunk is stale, and the head takes its rows in smaller bites than a round, which is why a little of it
+ * Layer separation: only the trunk is stale, and the head takes its rows in smaller bites than a round, which is why a little of it
  * costs less than nothing.
  *   1.0  four nodes, 1 B under way, B 64: 1.0 to 1.6 epochs, where one node takes 1.10 to 1.80     (test/bench/results, defaults)
  *   1.3  sixteen nodes in four groups, spread 8, 1 B under way: 1.50 to 1.60 epochs, BSP 1.80        (virtual time, 8 of 8 runs)
@@ -16,17 +16,17 @@
  * Beyond the last row the last slope goes on.
  *
  * The first table is for heads that hold most of the model: LeNet-5's has 96 % of the parameters. ResNet-18 and VGG-19 end in one layer
- * with under 1 % of theirs; with that apart all the rest is as stale as ever. Sixteen nodes, `strong`, momentum 0.9, head apart, narrowed
- * nets with batch-norm on CIFAR-10, single runs (test/bench/results, gssp-nets):
+ * with under 1 % of theirs; with that separated all the rest is as stale as ever. Sixteen nodes, `strong`, momentum 0.9, layer separation,
+ * narrowed nets with batch-norm on CIFAR-10, single runs (test/bench/results, gssp-nets):
  *   2.6 rounds of 256 (10 of 64)   ResNet-18: 81.3 % after 10 epochs, 86.7 after 20, BSP 84.5 after 10: 1.5; six convolutions: 1.9
  *   4.5                            VGG-19: 33 % after two epochs, BSP 46 % at half of them: more than 2
  *   7.1                            six convolutions: 49 % after five epochs, BSP 54 % after two: more than 2.5
  * That is between the tables. The second is taken: epochs are given, and with as many of them what is stale ends points lower. */
 struct row { double behind, epochs; };   /* epochs: by those of BSP */
-static const struct row apart[] = {{0, 1}, {1.0, 0.9}, {1.3, 0.87}, {2.3, 1.14}};
+static const struct row trunk[] = {{0, 1}, {1.0, 0.9}, {1.3, 0.87}, {2.3, 1.14}};
 static const struct row whole[] = {{0, 1}, {1.3, 1.9}};
 
-bool echi_head_apart(const struct echi_load *load, bool separated) { return separated && load->head >= load->trunk; }
+bool echi_mostly_separated(const struct echi_load *load, bool separated) { return separated && load->head >= load->trunk; }
 
 static double at(const struct row *row, int rows, double behind) {
     int i = 1;
@@ -35,6 +35,6 @@ static double at(const struct row *row, int rows, double behind) {
     return row[i - 1].epochs + slope * (behind - row[i - 1].behind);
 }
 
-double echi_statistical_efficiency(bool head_apart, double behind) {
-    return 1 / (head_apart ? at(apart, sizeof apart / sizeof apart[0], behind) : at(whole, sizeof whole / sizeof whole[0], behind));
+double echi_statistical_efficiency(bool mostly_separated, double behind) {
+    return 1 / (mostly_separated ? at(trunk, sizeof trunk / sizeof trunk[0], behind) : at(whole, sizeof whole / sizeof whole[0], behind));
 }

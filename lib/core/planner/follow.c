@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LOOKS 30   /* while a change lasts */
+#define CHECKS 30   /* while a change lasts */
 
 void echi_follow_init(struct echi_follow *f, int world) {
     memset(f, 0, offsetof(struct echi_follow, host));
@@ -90,8 +90,8 @@ bool echi_follow_ratios(struct echi_follow *f, struct echi_plan *plan, const str
     struct echi_pace pace[ECHI_GROUPS_MAX];
     uint32_t wanted[ECHI_GROUPS_MAX];
     int group[ECHI_GROUPS_MAX], count = 0;
-    if (f->begun && now - f->looked < after / LOOKS) return false;
-    f->looked = now;
+    if (f->begun && now - f->checked < after / CHECKS) return false;
+    f->checked = now;
     for (int g = 0; g < plan->n_groups; g++) {
         if (!echi_plan_group_lives(plan, g) || echi_plan_workers(plan, g) == 0) continue;
         pace[count] = pace_of(f, true, plan, times, size, g);

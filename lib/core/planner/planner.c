@@ -14,7 +14,7 @@
 /* "Efficient": this part of the best rate, when each step costs its arithmetic and its messages. */
 #define EFFICIENT 0.85
 /* All workers' samples under way, in rounds, at most: more of them are staler. Where every node trains all layers: 2. With the
- * head apart only the trunk is stale: 3; LeNet-5 on four nodes reached 98.5 % in 1.0 to 1.6 epochs with 1 round under way, 1.4 to
+ * layer separation only the trunk is stale: 3; LeNet-5 on four nodes reached 98.5 % in 1.0 to 1.6 epochs with 1 round under way, 1.4 to
  * 1.9 (median 1.65 of seven seeds) with 2.75, and the long steps cost a fifth less than the short ones. */
 #define MOST_ROUNDS_IN_FLIGHT 2
 #define MOST_ROUNDS_BESIDE_HEAD 3
@@ -77,7 +77,7 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
 }
 
 /* A run does not outlive rank 0. So on a tie rank 0 also gets what a run does not outlive the loss of: one such rank, not two. Unless it is
- * looked at what a plan without it would be. */
+ * predicted what a plan without it would be. */
 static int or_rank0(const struct echi_plan_request *w, const struct echi_times *times, int best, uint32_t n) {
     return !w->absent[0] && echi_times_whole(&times[best], n) >= TIE * echi_times_whole(&times[0], n) ? 0 : best;
 }
@@ -182,9 +182,9 @@ static ech_status bsp_shares(const struct echi_plan_request *w, const struct ech
         for (int i = 0; i < here; i++)
             n[rank[i]] = plan->round / (uint32_t)here + ((uint32_t)i < plan->round % (uint32_t)here);
     } else {
-        /* The owner's work depends on how many workers there are, and they on it: the second look knows the first's. */
+        /* The owner's work depends on how many workers there are, and they on it: the second pass knows the first's. */
         int workers = here;
-        for (int look = 0; look < 2; look++) {
+        for (int pass = 0; pass < 2; pass++) {
             shares_by_speed(in_round, &(struct sharers){times, plan, rank, workers}, here, plan->round, some);
             workers = 0;
             for (int i = 0; i < here; i++) workers += (n[rank[i]] = some[i]) > 0;

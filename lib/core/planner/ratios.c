@@ -13,7 +13,7 @@
 /* volume: of the fastest, the middle and the slowest group. */
 static const uint32_t volume[3] = {250000, 200000, 150000};
 
-static struct echi_pace look(const struct echi_times *times, const struct echi_plan *plan, int group) {
+static struct echi_pace pace_of(const struct echi_times *times, const struct echi_plan *plan, int group) {
     struct echi_pace g = {0};
     int members = 0;
     for (int r = 0; r < plan->world; r++) {
@@ -52,7 +52,8 @@ static double beside_push(const struct echi_pace *g, double link, uint64_t param
 
 static uint32_t balance(double target, const struct echi_pace *g, double link, uint64_t params) {
     const double ratio = (target - beside_push(g, link, params)) * link / (VALUE_BYTES * (double)params) * ECHI_RATIO_ONE;
-    return ratio < LEAST ? LEAST : ratio > MOST ? MOST : (uint32_t)ratio;
+    return ratio > MOST ? MOST : ratio >= LEAST ? (uint32_t)ratio : LEAST;   /* the least as well where a link carries next to nothing,
+                                                                                and it is no number */
 }
 
 void echi_ratios_bases(enum echi_ratios ratios, uint64_t params, const struct echi_pace *pace, int count, uint32_t *out_base) {
@@ -84,7 +85,7 @@ void echi_ratios_plan(const struct echi_plan_request *w, const struct echi_times
     plan->codec = (uint8_t)w->codec;
     plan->ratios = (uint8_t)w->ratios;
     plan->state_ratio = ECHI_RATIO_STATES;
-    for (int g = 0; g < plan->n_groups; g++) pace[g] = look(times, plan, g);
+    for (int g = 0; g < plan->n_groups; g++) pace[g] = pace_of(times, plan, g);
     const uint64_t sent = plan->separated ? w->trunk_params : w->params;
     echi_ratios_bases(w->ratios, sent ? sent : 1, pace, plan->n_groups, plan->base);
 }

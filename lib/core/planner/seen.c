@@ -2,7 +2,8 @@
  * What a direction of a link carries, by windows of a run. */
 #include "echi_follow.h"
 
-void echi_seen_add(struct echi_seen *s, double rate) {
+void echi_seen_add(struct echi_seen *s, double rate, int64_t now) {
+    s->at = now;
     s->window[s->next] = rate;
     s->next = (uint8_t)((s->next + 1) % ECHI_SEEN_WINDOWS);
     if (s->windows < ECHI_SEEN_WINDOWS) s->windows++;

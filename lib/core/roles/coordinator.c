@@ -111,7 +111,7 @@ void echi_feed(struct echi_coordinator *c, struct echi_actions *out) {
             fed++;
         }
     if (p->separated) feed_one(c, p->head, ECHI_ROLE_HEAD, 0, out);
-    /* Each says that it has started, and what it is sent leaves its slot, which looks and checkpoints will write. */
+    /* Each says that it has started, and what it is sent leaves its slot, which evaluations and checkpoints will write. */
     wait_for(c, (2 + c->goal.resumed) * (fed + p->separated));
 }
 
@@ -163,7 +163,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
         return echi_act_fault(out, ECH_E_FORMAT, "an owner applied a lease that is not out");
     if (echi_plan_shard_owned(plan_of(c), e->from) > 0) return;   /* the loss came with part 0 */
     note_iteration(c, &m->lease, e->now);
-    echi_moves_watch(c, m);
+    echi_moves_watch(c, m, e->now);
     echi_rates_follow(c, e->now);
     c->loss_sum += m->loss;
     if (c->policy->rounds) {   /* whoever did which part */
@@ -232,8 +232,8 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) echi_eval_held(c, e->now, out);
         break;
     case ECHI_KIND_PARAMS:
+        if (!echi_copy_is_whole(c, e)) break;
         if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NO_RANK;
-        c->part_from[e->slot.index] = ECHI_NO_RANK;
         if (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) echi_eval_copy(c, e, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;

@@ -17,14 +17,38 @@ void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions
     wait_for(c, living(c));
 }
 
-static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == ECHI_RUN_LAST_EVAL ? ECHI_ASK_LAST : ECHI_ASK_LOOK; }
+/* Places for the head's have a name of their own, and those for parts of shards one each. */
+void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, enum echi_ask what, uint8_t place, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(c);
+    const struct echi_slot slot = {ECHI_SLOT_COORD_PARAMS, place};
+    const int cut = echi_parts_before(&p->parts, c->setup->cut);
+    const bool by_part = p->shards && role == ECHI_ROLE_OWNER && what != ECHI_ASK_MOMENTUM;
+    c->part_from[place] = (uint16_t)rank;
+    c->messages_out[place] = !by_part;
+    for (int part = 0; part < cut && by_part; part++) {
+        if (!echi_plan_owns_part(p, rank, part)) continue;
+        echi_act_post_part(out, rank, ECHI_KIND_PARAMS, slot, part);
+        c->messages_out[place]++;
+    }
+    if (role == ECHI_ROLE_HEAD) echi_act_post_part(out, rank, ECHI_KIND_PARAMS, slot, cut);
+    else if (!by_part) echi_act_post(out, rank, ECHI_KIND_PARAMS, slot);
+    echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = (uint8_t)what;
+}
+
+bool echi_copy_is_whole(struct echi_coordinator *c, const struct echi_event *e) {
+    if (--c->messages_out[e->slot.index] > 0) return false;
+    c->part_from[e->slot.index] = ECHI_NO_RANK;
+    return true;
+}
+
+static enum echi_ask asked_as(const struct echi_coordinator *c) {
+    return c->phase == ECHI_RUN_LAST_EVAL ? ECHI_ASK_LAST : ECHI_ASK_EVAL;
+}
 
 /* The trunk of group 0, or of the fastest that is left; of several shards one after the other. */
-void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, uint16_t place, struct echi_actions *out) {
+void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_actions *out) {
     c->source = (uint16_t)echi_plan_shard_owner(plan_of(c), echi_plan_first_group(plan_of(c)), shard);
-    c->part_from[place] = c->source;
-    echi_act_post(out, c->source, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
-    echi_act_send(out, c->source, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
+    echi_ask_copy(c, c->source, ECHI_ROLE_OWNER, asked_as(c), 1, out);
 }
 
 /* Copies group 0's trunk and the head. The two may live on one node and answer in either order, so each is received in a
@@ -33,20 +57,17 @@ void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct
     c->phase = phase;
     c->evaluated = false;
     c->parts_out = plan_of(c)->shards ? echi_living_owners(c) : 1;
-    echi_eval_ask_trunk(c, 0, 1, out);
-    if (plan_of(c)->separated) {
-        c->parts_out++;
-        c->part_from[2] = plan_of(c)->head;
-        echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
-        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
-    }
+    echi_eval_ask_trunk(c, 0, out);
+    if (!plan_of(c)->separated) return;
+    c->parts_out++;
+    echi_ask_copy(c, plan_of(c)->head, ECHI_ROLE_HEAD, asked_as(c), 2, out);
 }
 
 static void evaluate(struct echi_coordinator *c, struct echi_actions *out) {
-    const bool fresh = c->goal.has_test && (c->evals == 0 || c->looked_at != c->applied || plan_of(c)->n_groups > 1);
+    const bool fresh = c->goal.has_test && (c->evals == 0 || c->evaluated_at != c->applied || plan_of(c)->n_groups > 1);
     if (c->phase == ECHI_RUN_LAST_EVAL && !fresh) return echi_end_run(c, out);
     c->evaluated = true;
-    c->looked_at = c->applied;
+    c->evaluated_at = c->applied;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_EVAL;
     t->role = ECHI_ROLE_COORDINATOR;
@@ -79,14 +100,13 @@ void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct ec
     give_up(c, now, out);
 }
 
-/* A copy that an evaluation waits for is here. The next is asked for into the place that is free: to the other the head may still answer,
- * which may be on that node. */
+/* A copy that an evaluation waits for is here. Where it is an owner's the next owner is asked. */
 void echi_eval_copy(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     int next = e->msg->from_role == ECHI_ROLE_OWNER ? echi_plan_shard_owned(plan_of(c), e->from) + 1 : 0;
     while (next > 0 && next < plan_of(c)->shards && !echi_plan_leads_shard(plan_of(c), 0, next)) next++;
     if (echi_plan_orphaned(plan_of(c))) return give_up(c, e->now, out);
     if (--c->parts_out == 0) evaluate(c, out);
-    else if (next > 0 && next < plan_of(c)->shards) echi_eval_ask_trunk(c, next, e->slot.index, out);
+    else if (next > 0 && next < plan_of(c)->shards) echi_eval_ask_trunk(c, next, out);
 }
 
 void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {

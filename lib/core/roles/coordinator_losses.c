@@ -70,7 +70,7 @@ void echi_losses_ready(struct echi_coordinator *c, const struct echi_event *e, s
     c->calm = true;
     echi_ledger_ask(c, out);
     /* With shards the evaluation begins anew (echi_eval_lost). */
-    if (c->source != ECHI_NO_RANK && is_lost(c, c->source)) echi_eval_ask_trunk(c, 0, 1, out);
+    if (c->source != ECHI_NO_RANK && is_lost(c, c->source)) echi_eval_ask_trunk(c, 0, out);
 }
 
 /* The states that are not agreed on yet: who holds what is asked again. */

@@ -4,6 +4,8 @@
  * owner. Owners stay who they are, the reserve's too, so no state freezes. */
 #include "echi_coordinator_impl.h"
 
+#include <string.h>
+
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out) {
     struct echi_plan *p = &c->plan;
     if (c->phase != ECHI_RUN_TRAINS || !c->calm || !echi_losses_settled(c) || c->policy->rounds) return false;
@@ -27,10 +29,9 @@ bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, stru
 
 /* Is a move worth it by what links carry as well, where all are known? By the times of its steps alone a worker beside its owner is
  * fast, and others of its group are slow because of the link that they share; neither would be so elsewhere. */
-static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *change) {
+static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *change, int64_t now) {
     struct echi_plan *plan = &c->work.tried;
-    struct echi_times *t = &c->times[change->rank];
-    const struct echi_times was = *t;
+    struct echi_times *times = c->work.times, *t = &times[change->rank];
     const uint32_t n = c->size[change->rank];
     struct echi_prediction here, there;
     *plan = *plan_of(c);
@@ -38,22 +39,23 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
         if (is_lost(c, r) || c->request.absent[r] || (plan->group_of[r] != ECHI_NONE && !echi_link_known(&c->times[r].link))) return true;
         plan->n[r] = c->size[r];
     }
-    /* It computes as it does now. */
+    /* Links carry what they do now, and it computes as it does now. */
+    memcpy(times, c->times, (size_t)plan->world * sizeof *times);
+    echi_follow_links(&c->follow, plan, c->times, now, times);
     const double usual = plan->separated ? echi_times_trunk(t, n) : echi_times_whole(t, n);
     const double slower = echi_regroup_computes(&c->regroup, change->rank) / usual;
     for (uint32_t i = 0; i < t->count; i++) {
         t->trunk[i] *= slower;
         t->head[i] *= slower;
     }
-    echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &here);
+    echi_predict(plan, times, &c->request.load, 0, &c->work.predict, &here);
     plan->group_of[change->rank] = (uint8_t)change->to;
-    echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &there);
-    *t = was;
+    echi_predict(plan, times, &c->request.load, 0, &c->work.predict, &there);
     return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(plan) ? -ECHI_REGROUP_GAIN : ECHI_REGROUP_GAIN));
 }
 
-/* What a step took, by its worker's word; not what a look or a checkpoint did, nor a step of another size. */
-void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m) {
+/* What a step took, by its worker's word; not what an evaluation or a checkpoint did, nor a step of another size. */
+void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m, int64_t now) {
     const int rank = m->lease.worker, group = c->plan.group_of[rank];
     const int64_t paused = c->measuring + c->keeping;
     const bool same = c->paused[rank] == paused;
@@ -65,7 +67,7 @@ void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m) {
     if (c->request.regroup_after <= 0 || !c->policy->grouped) return;
     struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
                                                   (double)m->exchange);
-    if (change.kind == ECHI_CHANGE_GROUP && !is_worth_it(c, &change)) {
+    if (change.kind == ECHI_CHANGE_GROUP && !is_worth_it(c, &change, now)) {
         echi_regroup_refused(&c->regroup, change.rank);
         change.kind = ECHI_CHANGE_NONE;
     }

@@ -9,7 +9,7 @@ void echi_rates_heard(struct echi_coordinator *c, const struct echi_event *e, st
     const struct echi_rate seen = echi_rate_of(m->rate);
     if (m->peer >= c->request.world || !(seen.rate > 0) || !echi_rate_valid(&seen) || m->flag > 1)
         return echi_act_fault(out, ECH_E_FORMAT, "a node sent a rate of a link that makes no sense");
-    echi_seen_add(m->flag ? &c->follow.host[m->peer].in : &c->follow.host[m->peer].out, m->rate);
+    echi_seen_add(m->flag ? &c->follow.host[m->peer].in : &c->follow.host[m->peer].out, m->rate, e->now);
     echi_rates_follow(c, e->now);
 }
 

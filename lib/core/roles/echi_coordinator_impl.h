@@ -53,7 +53,11 @@ void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions
 void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions *out);   /* all do */
 /* Asks for the weights, for an evaluation in this phase; for those of one shard. */
 void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out);
-void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, uint16_t place, struct echi_actions *out);
+void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_actions *out);
+/* For a checkpoint and a rescue, too. Asks this role of `rank` for a copy of its weights or its momentum, which comes to this place of
+ * COORD_PARAMS, part by part where it owns shards. A message of one has come: has the last? */
+void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, enum echi_ask what, uint8_t place, struct echi_actions *out);
+bool echi_copy_is_whole(struct echi_coordinator *c, const struct echi_event *e);
 /* A copy of them has come; the accuracy is here; a node is lost. */
 void echi_eval_copy(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
 void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
@@ -62,7 +66,7 @@ void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct ec
 /* ---- coordinator_moves.c ---- */
 
 /* What a step took, by its worker's word. */
-void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m);
+void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m, int64_t now);
 /* Does the change that is due, if it can be now. True when all nodes are being told. */
 bool echi_moves_change(struct echi_coordinator *c, struct echi_actions *out);
 

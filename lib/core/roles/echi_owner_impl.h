@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the owner share: owner.c (pushes, weights, workers), owner_rounds.c (rounds part by part),
- * owner_ring.c (sums that come round a ring), owner_takeover.c (shards of a lost owner), owner_states.c (states between owners) and
- * owner_norms.c (synchronous batch-norm). */
+ * owner_ring.c (sums that come round a ring), owner_takeover.c (shards of a lost owner), owner_states.c (states between owners),
+ * owner_norms.c (synchronous batch-norm) and owner_report.c (what the coordinator asks for). */
 #ifndef ECHI_OWNER_IMPL_H
 #define ECHI_OWNER_IMPL_H
 #include "echi_exchange.h"
@@ -48,6 +48,10 @@ void echi_owner_send_part(struct echi_owner *o, int rank, uint8_t from, int part
                           struct echi_actions *out);
 /* The pushes of a round are in the weights: tells the coordinator, and who was not sent the weights part by part is owed them. */
 void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, struct echi_actions *out);
+
+/* ---- owner_report.c ---- */
+
+void echi_owner_report(struct echi_owner *o, struct echi_actions *out);   /* after each event: what the coordinator has asked for */
 
 /* ---- owner_rounds.c ---- */
 

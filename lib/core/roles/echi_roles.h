@@ -26,6 +26,7 @@ struct echi_flight {
     /* The slot that the step in hand computes on; early: its weights are not whole yet, and the layers in front of `gone` went forward. */
     uint8_t place; bool early; uint16_t gone;
     struct echi_lease lease;                      /* being computed */
+    struct echi_slot grads;                       /* where its gradients are */
     struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
     uint64_t head;                                /* samples in the head's weights that it came from */
     double loss; uint32_t correct;
@@ -52,6 +53,7 @@ struct echi_worker {
     const struct echi_sync_rules *rules;
     int parts, weight_parts;                      /* messages of a push, and of weights, of all owners of the group */
     bool by_part;                                 /* a forward may begin while weights come: each layer waits for its own parts only */
+    bool in_weights;                              /* gradients lie where the next weights come to: nobody is lost yet */
     struct echi_flight flight[ECHI_FLIGHTS];
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no flight has begun */
@@ -104,8 +106,14 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 /* The samples that it is likely to compute after what it is at, for who reads them ahead; false: none are known. */
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
-/* A part of weights has come to a place (worker.c): are they all there? A fault where it is not the next of those that are coming. */
+/* A part of weights has come (worker_weights.c): are all there? A fault where it is not the next of those that are coming. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
+/* worker_norms.c (PROTOCOL.md, "Batch-norm"). Does this step exchange sums? Names in its next task what the part in hand begins and
+ * ends with. The part has ended in front of a batch-norm: its sums go to the owner. The sums of all have come. */
+bool echi_worker_norms_exchanged(const struct echi_worker *w, const struct echi_flight *s);
+void echi_worker_norms_name(const struct echi_worker *w, const struct echi_flight *s, struct echi_task *t);
+void echi_worker_norms_stop(struct echi_worker *w, struct echi_flight *s, const struct echi_task *t, struct echi_actions *out);
+void echi_worker_norms_sums(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 /* worker_ring.c (PROTOCOL.md, "Ring"). The places that sums have from the start; a place for weights, or of a part of them: it may have to
  * wait until what was handed on from there has left. */
 void echi_worker_ring_start(struct echi_worker *w, struct echi_actions *out);
@@ -162,11 +170,12 @@ struct echi_owner {
     int end;                                      /* all parts in front of the cut are below this */
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
+    struct echi_ranks works;                      /* the same as a set */
     uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),
                                                      and how many have so few */
     struct echi_ranks owed, held_back;            /* to whom weights are owed: who may get them, as far as is known,
                                                      and who waits for slower ones */
-    int turn;                                     /* the rank to look at first when there is a place for a send */
+    int turn;                                     /* the rank to try first when there is a place for a send */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round_in;                            /* BSP: samples of the current round that are in */
     int round_count;                              /* BSP: the pushes that make up the round so far, in round_push[] */
@@ -181,11 +190,14 @@ struct echi_owner {
         uint8_t next;                             /* the snapshot that they are written to; ECHI_NONE: none yet */
         struct echi_part_set summed;              /* parts that OWNER_SUM has something of */
         uint32_t come[ECHI_PARTS_MAX];            /* samples that each part has come of */
+        struct echi_ranks queued;                 /* the ranks in queue[] */
     } round;
     struct {                                      /* the same: weights of the round under way, or of the last */
         uint8_t from; uint64_t version, samples;  /* the snapshot, and what is in it when it is whole */
         int parts; struct echi_part_set done;     /* so many parts of it are there, and which */
-        struct echi_ranks to;                     /* who gets them part by part */
+        struct echi_ranks to; int count;          /* who gets them part by part, so many */
+        int left;                                 /* messages of parts that are there, to all of them, that were not sent yet */
+        uint16_t lacked[ECHI_PARTS_MAX];          /* the same by part */
         int trickles;                             /* messages to other nodes that have not left */
     } answers;
     struct {                                      /* owner_ring.c */
@@ -321,7 +333,7 @@ struct echi_head {
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
 void echi_head_step(struct echi_head *h, const struct echi_event *event, struct echi_actions *out);
 
-/* ---- coordinator: membership, plan, ledger, the clock of looks, the end ---- */
+/* ---- coordinator: membership, plan, ledger, the clock of evaluations, the end ---- */
 enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_EVALUATES,
                       ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_DRAINS, ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_EVAL, ECHI_RUN_ENDS,
                       ECHI_RUN_RESCUES, ECHI_RUN_ENDED };
@@ -338,11 +350,11 @@ struct echi_goal {
     uint64_t samples;                             /* stop after so many */
     double target_accuracy;                       /* 0: none */
     uint32_t eval_every;                          /* samples; 0: only at the end */
-    bool has_test;                                /* there is a test set to look at */
+    bool has_test;                                /* there is a test set to evaluate */
     bool give_final;                              /* all nodes get the final weights (sessions) */
     bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
     int64_t rescue;                               /* ns to gather the newest weights of a run that cannot go on; 0: no end is set */
-    int64_t tick;                                 /* ns between two looks at who owes an answer; 0: who is heard has all the time */
+    int64_t tick;                                 /* ns between two checks of who owes an answer; 0: who is heard has all the time */
     int64_t collect;                              /* ns from the first complaint about a broken link to the choice of whom to lose */
     bool resumed; struct echi_standing from;      /* begin there */
 };
@@ -379,9 +391,9 @@ struct echi_coordinator {
     bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; it is not written any more */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
-    uint64_t next_eval, looked_at;                /* looked_at: samples when what is evaluated last was asked for */
+    uint64_t next_eval, evaluated_at;                /* evaluated_at: samples when what is evaluated last was asked for */
     bool evaluated;                               /* COORD_PARAMS [0] has it whole */
-    bool last;                                    /* the look in progress is the last */
+    bool last;                                    /* the evaluation in progress is the last */
     int parts_out;                                /* owners whose layers are still to come */
     /* checkpoints */
     uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
@@ -389,6 +401,7 @@ struct echi_coordinator {
     int next_part;                                /* the next to ask for */
     uint16_t part_from[3]; bool part_void;        /* whose part comes to which place, also of an evaluation;
                                                      a node was lost: what comes is not used */
+    uint16_t messages_out[3];                     /* of it, still to come */
     bool writing;                                 /* a KEEP task is out */
     struct echi_standing standing;                /* what it writes; the driver reads it */
     int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
@@ -444,7 +457,7 @@ struct echi_coordinator {
     bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
     uint8_t quiet[ECHI_WORLD_MAX];                /* ticks for which it has owed an answer and shown no progress */
     bool asked[ECHI_WORLD_MAX];                   /* whether it is there, and has not answered */
-    int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
+    int64_t paused[ECHI_WORLD_MAX];               /* ns of evaluations and checkpoints when the last step of a worker came in */
     struct echi_regroup regroup;
     struct echi_follow follow;                    /* links and ratios while the run goes; the driver reads it */
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
@@ -460,8 +473,9 @@ struct echi_coordinator {
                                                      answered yet; where it never will be */
         uint16_t next;                            /* of the same worker */
     } out[ECHI_LEASES_OUT_MAX];
-    /* takeover.c, by rank: what it has stopped at. members: those of its word, 0: it has said none. */
-    struct echi_stop { uint32_t members; bool has; uint64_t version; struct echi_lease lease; } stopped[ECHI_WORLD_MAX],
+    /* takeover.c, by rank: what it has stopped at. members: those of its word, 0: it has said none. has: all weights of that version;
+     * begun: of an owner, parts of the next round are applied. */
+    struct echi_stop { uint32_t members; bool has, begun; uint64_t version; struct echi_lease lease; } stopped[ECHI_WORLD_MAX],
         stopped_owner[ECHI_WORLD_MAX];
     struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */

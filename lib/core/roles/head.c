@@ -198,18 +198,23 @@ static void on_lost(struct echi_head *h, int rank) {
     h->queued = kept;
 }
 
-static void send_params(struct echi_head *h, struct echi_actions *out) {
+/* Under a name of its own: an owner on this node may answer first. */
+static struct echi_action *send_copy(const struct echi_head *h, struct echi_slot slot, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
-    a->slot = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+    a->slot = slot;
+    a->msg.part = (uint16_t)echi_parts_before(&h->setup->plan.parts, h->setup->cut);
+    return a;
+}
+
+static void send_params(struct echi_head *h, struct echi_actions *out) {
+    struct echi_action *a = send_copy(h, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current}, out);
     a->msg.flag = h->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
     h->in_flight[h->current]++;
     h->asked = false;
 }
 
 static void send_momentum(struct echi_head *h, struct echi_actions *out) {
-    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
-    a->slot = (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0};
-    a->msg.flag = ECHI_PARAMS_MOMENTUM;
+    send_copy(h, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0}, out)->msg.flag = ECHI_PARAMS_MOMENTUM;
     h->momentum_sending++;
     h->asked_momentum = false;
 }
@@ -241,7 +246,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         }
         h->asked = true;
         h->asked_as = m->flag;
-        if (m->flag == ECHI_ASK_LOOK) send_params(h, out);
+        if (m->flag == ECHI_ASK_EVAL) send_params(h, out);
         break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "the head got a message that is not for it");
     }

@@ -49,10 +49,7 @@ static void ask_next(struct echi_coordinator *c, uint8_t place, struct echi_acti
     const int group = part < shards ? echi_plan_first_group(p) : part / shards - 1;
     const int rank = of_head ? p->head : echi_plan_shard_owner(p, group, part % shards);
     c->next_part = there_is(p, part + 1);
-    c->part_from[place] = (uint16_t)rank;
-    echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
-    echi_act_send(out, rank, of_head ? ECHI_ROLE_HEAD : ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag =
-        weights ? ECHI_ASK_KEEP : ECHI_ASK_MOMENTUM;
+    echi_ask_copy(c, rank, of_head ? ECHI_ROLE_HEAD : ECHI_ROLE_OWNER, weights ? ECHI_ASK_KEEP : ECHI_ASK_MOMENTUM, place, out);
     c->parts_out++;
 }
 

@@ -110,13 +110,14 @@ static bool may_take(const struct echi_coordinator *c, int rank) {
 }
 
 static bool may_compute(const struct echi_coordinator *c, int rank, const struct echi_lease *l) {
-    return works(&c->plan, rank) && (l->round != c->takeover.round || echi_ranks_next(&c->takeover.behind, rank) != rank);
+    return works(&c->plan, rank) && (l->round != c->takeover.round || !echi_ranks_has(&c->takeover.behind, rank));
 }
 
 /* Parts of rounds whose workers are lost, in proportion to the shares of those who are left. */
 static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     uint64_t load[ECHI_WORLD_MAX];
+    if (c->n_again == 0) return;
     memset(load, 0, p->world * sizeof load[0]);
     while (c->n_again > 0 && c->n_out < ECHI_LEASES_OUT_MAX) {
         const struct echi_lease *first = &c->again[0];
@@ -164,7 +165,7 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     if (c->policy->rounds) {
         deal_again(c, out);
-        /* Nothing is out at a look that must find the same round each time, or in all shards. */
+        /* Nothing is out at an evaluation that must find the same round each time, or in all shards. */
         const uint64_t most = (p->deterministic || p->shards) && c->goal.has_test ? c->next_eval : UINT64_MAX;
         while (may_issue(c) && c->issued < most && c->next_round < c->applied_rounds + 1 + p->flights)
             deal_round(c, available(c, echi_plan_round(p)), out);
@@ -288,8 +289,7 @@ bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner) {
         const uint64_t bits = wanted(c, o) & ~(c->out[i].in | c->out[i].gone) & owned;
         if (o->id != l->id || o->owner != lead || bits == 0) continue;
         *l = *o;
-        for (int k = 0; k < ECHI_SHARDS_MAX; k++)
-            if (bits >> k & 1) count_in(c, l, k);
+        for (uint64_t left = bits; left; left &= left - 1) count_in(c, l, __builtin_ctzll(left));
         keep(c, o, m->version);
         release(c, owner, m->acked);
         deal_further_ahead(c, m);
@@ -457,7 +457,7 @@ static uint32_t find_lacking(const struct echi_coordinator *c, const struct echi
     uint32_t count = 0;
     *out = (struct echi_ranks){{0}};
     for (int r = 0; r < c->plan.world; r++) {
-        if (!echi_plan_is_heir(&c->plan, r) || echi_ranks_next(kept, r) == r || echi_ranks_next(&c->takeover.behind, r) == r) continue;
+        if (!echi_plan_is_heir(&c->plan, r) || echi_ranks_has(kept, r) || echi_ranks_has(&c->takeover.behind, r)) continue;
         echi_ranks_add(out, r);
         count++;
     }

@@ -121,11 +121,12 @@ static void tell(struct echi_node_role *n, int64_t now, struct echi_actions *out
     ready(c.members, out);
 }
 
-/* Places for the gradients of workers that join this owner, and for the weights of another owner. */
+/* Places for the gradients of workers that join this owner, and for the weights of another owner; with shards for those of the own worker
+ * and for a sum, where they had none. */
 static bool needs_slots(const struct echi_node_role *n, const struct echi_change_told *c) {
     const struct echi_plan *p = &n->setup->plan;
     const int owned = echi_plan_group_owned(p, n->rank);
-    if (p->shards) return false;   /* who takes over has all it needs */
+    if (p->shards) return echi_plan_grads_in_weights(p);   /* else who takes over has all it needs */
     if (c->moved) return c->peer == n->rank || owned == c->group;
     return owned >= 0 && echi_plan_group_owned(p, c->peer) >= 0;
 }

@@ -7,6 +7,10 @@
 
 #include <string.h>
 
+static void list_worker(struct echi_owner *o, int rank) {
+    o->worker[o->workers++] = (uint16_t)rank;
+    echi_ranks_add(&o->works, rank);
+}
 
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group) {
     memset(o, 0, offsetof(struct echi_owner, view));
@@ -36,7 +40,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->number[r] = 0;
         o->away[r] = false;
         o->resumed[r].stay = 0;
-        if (member) o->worker[o->workers++] = (uint16_t)r;
+        if (member) list_worker(o, r);
     }
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
     echi_rounds_init(o);
@@ -187,6 +191,8 @@ uint8_t echi_owner_free_snapshot(const struct echi_owner *o) {
     const int self = o->setup->rank, count = echi_plan_snapshots(plan_of(o), o->workers > (int)o->view[self].member, o->known[self]);
     /* In place, once the coordinator has its copy, and nothing is out but what the own worker has pushed by now. */
     if (echi_plan_alone(plan_of(o))) return o->sends == 0 && o->in_flight[o->current] <= o->weight_parts ? o->current : ECHI_NONE;
+    /* In place as well, part by part, once all that is owed has left. */
+    if (count == 1) return echi_ranks_next(&o->owed, 0) < 0 && o->in_flight[o->current] == 0 ? o->current : ECHI_NONE;
     for (uint8_t i = 0; i < count; i++)
         if (i != o->current && o->in_flight[i] == 0) return i;
     return ECHI_NONE;   /* only while the coordinator's copy is on its way as well: the apply then waits for a SENT */
@@ -303,35 +309,8 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
         return;
     }
-    const bool asked = o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK;
+    const bool asked = o->stale && o->asked && o->asked_as != ECHI_ASK_EVAL;
     if ((asked || (o->woke && echi_states_caught_up(o))) && to != ECHI_NONE) refresh(o, to, out);
-}
-
-/* The coordinator's questions. In the middle of a run the current snapshot answers at once: the cluster is held, so a task
- * of ours may be waiting for the release. After the drain the answer waits until all states are in the weights. */
-static void report(struct echi_owner *o, struct echi_actions *out) {
-    if (!o->started) return;
-    if (o->asked && (o->asked_as == ECHI_ASK_LOOK || (!o->stale && !o->busy))) {
-        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
-        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
-        a->msg.flag = o->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
-        a->msg.samples = o->samples;
-        o->in_flight[o->current]++;
-        o->sends++;
-        o->asked = false;
-    }
-    if (o->asked_momentum && !o->busy) {
-        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
-        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0};
-        a->msg.flag = ECHI_PARAMS_MOMENTUM;
-        o->momentum_sending++;
-        o->asked_momentum = false;
-    }
-    if (o->draining && !o->drained && o->queued == 0 && !o->busy && !o->woke) {
-        if (!echi_states_all_have(o)) return;
-        o->drained = true;
-        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED)->msg.members = o->members;
-    }
 }
 
 static void applied(struct echi_owner *o, const struct echi_push *p, struct echi_actions *out) {
@@ -366,7 +345,7 @@ void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, s
     }
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];
-        if (o->answer[r] == 0 && !o->away[r] && echi_ranks_next(have, r) != r && answers(o, r)) echi_owner_owe(o, r, 1);
+        if (o->answer[r] == 0 && !o->away[r] && !echi_ranks_has(have, r) && answers(o, r)) echi_owner_owe(o, r, 1);
     }
     echi_norms_applied(o, o->round_push[0].lease.round);
     o->round_count = 0;
@@ -564,9 +543,10 @@ static void leave(struct echi_owner *o, int rank) {
 static void list_workers(struct echi_owner *o, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(o);
     o->workers = 0;
+    o->works = (struct echi_ranks){{0}};
     for (int r = 0; r < p->world; r++) {
         if (p->lost[r] || p->group_of[r] != o->group) continue;
-        o->worker[o->workers++] = (uint16_t)r;
+        list_worker(o, r);
         if (!o->view[r].member) join(o, r, out);
     }
 }
@@ -684,6 +664,6 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     if (o->started) answer(o, e->now, out);
     echi_rounds_answer(o, out);
     pump(o, out);
-    report(o, out);
+    echi_owner_report(o, out);
     echi_owner_stands(o, out);
 }

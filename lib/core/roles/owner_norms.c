@@ -19,7 +19,7 @@ static bool fits(const struct echi_owner *o, const struct echi_event *e) {
     if (!echi_lease_valid(l, plan_of(o)) || !echi_lease_exchanges(l) || l->round != o->version) return false;
     if (!is_norm || m->flag > 1 || o->norm.joins) return false;
     return !o->norm.open || (l->part == of->part && l->together == of->together && m->layer == o->norm.layer &&
-                             m->flag == o->norm.backward && echi_ranks_next(&o->norm.here, e->from) != e->from);
+                             m->flag == o->norm.backward && !echi_ranks_has(&o->norm.here, e->from));
 }
 
 void echi_norms_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -43,11 +43,11 @@ void echi_norms_message(struct echi_owner *o, const struct echi_event *e, struct
 void echi_norms_revoke(struct echi_owner *o, const struct echi_lease *l) {
     if (l->together == 0 || l->part >= ECHI_ROUND_PARTS || l->round < o->version || l->round - o->version > 1) return;
     struct echi_ranks *gone = &o->norm.revoked[l->round & 1][l->part].of;
-    if (echi_ranks_next(gone, l->worker) == l->worker) return;   /* said again */
+    if (echi_ranks_has(gone, l->worker)) return;   /* said again */
     echi_ranks_add(gone, l->worker);
     o->norm.revoked[l->round & 1][l->part].samples += l->n;
     const bool of_this = o->norm.open && !o->norm.joins && o->norm.of.round == l->round && o->norm.of.part == l->part;
-    if (!of_this || echi_ranks_next(&o->norm.here, l->worker) != l->worker) return;
+    if (!of_this || !echi_ranks_has(&o->norm.here, l->worker)) return;
     echi_ranks_drop(&o->norm.here, l->worker);
     o->norm.in -= o->norm_in[l->worker];
     o->norm.open = o->norm.in > 0;

@@ -7,6 +7,8 @@
  * twentieth of a second apart, so a task for each push would make the part wait for as many layers. Only what waits for nothing else,
  * whole pushes and those of lost workers, is added before, once anybody was lost: then a worker may have another lease of the round.
  *
+ * Until then the sum lies where one of the pushes was, and nothing is kept for it.
+ *
  * The round is over when all parts are applied. Until then `current` is the round's own version, complete, in a snapshot of its own.
  *
  * A push whose worker is lost in the middle of it leaves its parts in the sum. Its lease is issued again, for all parts: what is in
@@ -76,7 +78,6 @@ void echi_rounds_come(struct echi_owner *o, const struct echi_lease *l, int part
 
 void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_actions *out) {
     struct echi_push *p = &o->push[rank];
-    bool queued = false;
     note_round(o, &p->lease);
     o->round.again = o->round.again || p->lease.again;
     if (echi_part_in(&o->round.given, part) || (p->lease.again && came_before(o, &p->lease, part))) {
@@ -85,8 +86,9 @@ void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_acti
         return echi_rounds_end_push(o, rank, out);
     }
     echi_rounds_come(o, &p->lease, part, p->lease.n);
-    for (int i = 0; i < o->queued; i++) queued = queued || o->queue[i] == rank;
-    if (!queued) o->queue[o->queued++] = (uint16_t)rank;
+    if (echi_ranks_has(&o->round.queued, rank)) return;
+    echi_ranks_add(&o->round.queued, rank);
+    o->queue[o->queued++] = (uint16_t)rank;
 }
 
 /* A part that can be applied, the first that forward needs; -1: none. */
@@ -113,13 +115,19 @@ static int early_part(const struct echi_owner *o) {
  * before they have left, which holds up nobody, since workers need them to push. A worker that lacks weights of the round before is sent
  * none of this one until it is over; then it is owed all of it. */
 
+static void no_receivers(struct echi_owner *o) {
+    o->answers.to = (struct echi_ranks){{0}};
+    o->answers.count = o->answers.left = 0;
+    memset(o->answers.lacked, 0, sizeof o->answers.lacked);
+}
+
 static void begin_answers(struct echi_owner *o, uint8_t from) {
     o->answers.from = from;
     o->answers.version = o->version + 1;
     o->answers.samples = o->samples + o->round.size;
     o->answers.parts = 0;
     o->answers.done = (struct echi_part_set){{0}};
-    o->answers.to = (struct echi_ranks){{0}};
+    no_receivers(o);
     o->turn = o->setup->rank + 1;
 }
 
@@ -127,15 +135,18 @@ static bool lacks(const struct echi_owner *o, int rank) { return o->trickled[ran
 
 /* Has it all of the answers before? */
 static bool may_get(const struct echi_owner *o, int rank) {
-    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !o->away[rank] &&
-           echi_ranks_next(&o->answers.to, rank) != rank;
+    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !o->away[rank];
 }
 
+/* Mostly all others are receivers from the first event of a round on: nobody looks at each of them again. */
 static void add_receivers(struct echi_owner *o) {
-    for (int i = 0; i < o->workers; i++) {
-        const int r = o->worker[i];
-        if (!answers(o, r) || !may_get(o, r)) continue;
+    for (int r = -1; (r = echi_ranks_next_but(&o->works, &o->answers.to, r + 1)) >= 0;) {
+        if (!may_get(o, r) || !answers(o, r)) continue;
         echi_ranks_add(&o->answers.to, r);
+        o->answers.count++;
+        o->answers.left += o->answers.parts;
+        for (int part = 0; part < o->end; part++)
+            if (echi_part_in(&o->answers.done, part)) o->answers.lacked[part]++;
         o->sends += r != o->setup->rank;
         o->trickled[r] = 0;
         o->sent[r] = (struct echi_part_set){{0}};
@@ -152,38 +163,36 @@ static int next_part(const struct echi_owner *o, int rank) {
 static void send_part(struct echi_owner *o, int rank, int part, struct echi_actions *out) {
     echi_part_add(&o->sent[rank], part);
     o->trickled[rank]++;
+    o->answers.left--;
+    o->answers.lacked[part]--;
     echi_owner_send_part(o, rank, o->answers.from, part, o->answers.version, o->answers.samples, out);
     o->trickling[rank]++;
     o->answers.trickles += rank != o->setup->rank;
 }
 
-/* Who lacks the first part that anybody lacks, from rank `turn` on; -1: nobody lacks any that is applied. */
-static int next_receiver(const struct echi_owner *o, int *out_part) {
-    int best = -1;
-    *out_part = ECHI_PARTS_MAX;
-    for (int r = echi_ranks_next(&o->answers.to, 0); r >= 0; r = echi_ranks_next(&o->answers.to, r + 1)) {
-        const int part = lacks(o, r) ? next_part(o, r) : ECHI_PARTS_MAX;
-        const bool sooner = part < *out_part || (part == *out_part && r >= o->turn && best < o->turn);
-        if (part == ECHI_PARTS_MAX || !sooner) continue;
-        best = r;
-        *out_part = part;
-    }
-    return best;
+/* The first receiver from rank `from` on that was not sent the part; -1: none. */
+static int who_lacks(const struct echi_owner *o, int from, int part) {
+    int r = echi_ranks_next(&o->answers.to, from);
+    while (r >= 0 && echi_part_in(&o->sent[r], part)) r = echi_ranks_next(&o->answers.to, r + 1);
+    return r;
+}
+
+/* Who gets a part that somebody lacks: from rank `turn` on. */
+static int next_receiver(const struct echi_owner *o, int part) {
+    const int r = who_lacks(o, o->turn, part);
+    return r >= 0 ? r : who_lacks(o, 0, part);
 }
 
 void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out) {
     const int self = o->setup->rank;
     if (o->answers.parts == 0 || o->takeover.still) return;
     if (o->round.next != ECHI_NONE) add_receivers(o);
-    while (echi_ranks_next(&o->answers.to, self) == self && lacks(o, self)) send_part(o, self, next_part(o, self), out);
-    for (int r, part; o->answers.trickles <= AHEAD && (r = next_receiver(o, &part)) >= 0; o->turn = r + 1) send_part(o, r, part, out);
-}
-
-/* Has everyone been sent all that is applied? */
-static bool answered(const struct echi_owner *o) {
-    for (int r = echi_ranks_next(&o->answers.to, 0); r >= 0; r = echi_ranks_next(&o->answers.to, r + 1))
-        if (lacks(o, r)) return false;
-    return true;
+    while (echi_ranks_has(&o->answers.to, self) && lacks(o, self)) send_part(o, self, next_part(o, self), out);
+    for (int part = 0; o->answers.left > 0 && o->answers.trickles <= AHEAD; o->turn++) {
+        while (o->answers.lacked[part] == 0) part++;
+        o->turn = next_receiver(o, part);
+        send_part(o, o->turn, part, out);
+    }
 }
 
 static void end_answer(struct echi_owner *o, int rank) {
@@ -197,8 +206,12 @@ void echi_rounds_left(struct echi_owner *o, int rank) {
 }
 
 void echi_rounds_lost(struct echi_owner *o, int rank) {
-    if (echi_ranks_next(&o->answers.to, rank) != rank) return;
+    if (!echi_ranks_has(&o->answers.to, rank)) return;
     echi_ranks_drop(&o->answers.to, rank);
+    o->answers.count--;
+    o->answers.left -= o->answers.parts - o->trickled[rank];
+    for (int part = 0; part < o->end; part++)
+        if (echi_part_in(&o->answers.done, part) && !echi_part_in(&o->sent[rank], part)) o->answers.lacked[part]--;
     if (o->trickled[rank] == o->parts) return;
     o->trickled[rank] = (uint16_t)o->parts;
     end_answer(o, rank);
@@ -219,6 +232,7 @@ static void take_part(struct echi_owner *o, int part, struct echi_task *t) {
             echi_part_add(&p->taken, part);
         }
         if (waiting_part(o, p) >= 0) o->queue[left++] = rank;
+        else echi_ranks_drop(&o->round.queued, rank);
     }
     o->queued = left;
     echi_ring_take(o, part, t);
@@ -238,6 +252,18 @@ static int waiting_pushes(const struct echi_owner *o, int part) {
     return count;
 }
 
+/* Until a node is lost, and gradients may have to be pushed again, the sum lies where one of its pushes was: the own worker's where it has
+ * one, so that the rows begin with it. */
+static void sum_in_push(struct echi_owner *o, struct echi_task *t) {
+    if (o->members > 0 || !echi_plan_sums_in_push(plan_of(o))) return;
+    for (int i = 1; i < t->n_rows; i++) {
+        if (t->rows[i] != o->setup->rank) continue;
+        t->rows[i] = t->rows[0];
+        t->rows[0] = (uint16_t)o->setup->rank;
+    }
+    t->grads = (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[0]};
+}
+
 static void apply_part(struct echi_owner *o, int part, struct echi_actions *out) {
     const bool first = o->round.next == ECHI_NONE;
     if (waiting_pushes(o, part) > ECHI_MERGE_STEPS) return add_part(o, part, out);
@@ -251,6 +277,7 @@ static void apply_part(struct echi_owner *o, int part, struct echi_actions *out)
     o->takeover.again = false;
     t->summed = echi_part_in(&o->round.summed, part);
     take_part(o, part, t);
+    sum_in_push(o, t);
     echi_part_add(&o->round.given, part);
     o->round.covered--;
 }
@@ -259,7 +286,7 @@ void echi_rounds_pump(struct echi_owner *o, struct echi_actions *out) {
     const int part = covered_part(o);
     if (part >= 0) {
         const bool first = o->round.next == ECHI_NONE;
-        if (!first || (echi_owner_free_snapshot(o) != ECHI_NONE && answered(o))) apply_part(o, part, out);
+        if (!first || (echi_owner_free_snapshot(o) != ECHI_NONE && o->answers.left == 0)) apply_part(o, part, out);
         return;
     }
     const int early = early_part(o);
@@ -276,7 +303,7 @@ static void end_round(struct echi_owner *o, int64_t now, struct echi_actions *ou
     const struct echi_ranks *to = &o->answers.to;
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];   /* in a ring weights go on from one to the other */
-        if (o->ring.on || echi_ranks_next(to, r) == r) o->answered_in[r] = now - o->pushed_at[r];
+        if (o->ring.on || echi_ranks_has(to, r)) o->answered_in[r] = now - o->pushed_at[r];
     }
     o->current = o->round.next;
     o->version++;
@@ -303,6 +330,8 @@ void echi_rounds_computed(struct echi_owner *o, const struct echi_event *e, stru
     echi_ring_taken(o, t, out);
     if (t->kind == ECHI_TASK_ADD) return;
     echi_part_add(&o->answers.done, part);
+    o->answers.left += o->answers.count;
+    o->answers.lacked[part] = (uint16_t)o->answers.count;
     if (++o->answers.parts < o->parts) return;
     echi_rounds_answer(o, out);   /* so that who can be sent this round is among those that it goes to */
     end_round(o, e->now, out);
@@ -318,10 +347,11 @@ void echi_rounds_anew(struct echi_owner *o) {
     o->round.summed = (struct echi_part_set){{0}};
     echi_ring_end_round(o);
     o->queued = 0;
+    o->round.queued = (struct echi_ranks){{0}};
     o->round_in = 0;
     o->round_count = 0;
     o->round.covered = 0;
-    o->answers.to = (struct echi_ranks){{0}};
+    no_receivers(o);
     o->answers.trickles = 0;
     o->sends = 0;   /* answers that were not sent to their end */
     /* What is applied is not waited for: only when all pushes are whole the round may end. */
@@ -332,7 +362,7 @@ void echi_rounds_anew(struct echi_owner *o) {
 }
 
 void echi_rounds_reopen(struct echi_owner *o, const struct echi_part_set *own) {
-    const uint8_t to = echi_owner_free_snapshot(o);
+    const uint8_t to = echi_plan_grads_in_weights(plan_of(o)) ? o->current : echi_owner_free_snapshot(o);
     o->round.next = o->current;
     o->current = to;
     o->version--;

@@ -23,8 +23,14 @@ void echi_owner_stop(struct echi_owner *o) {
 
 bool echi_owner_passes_over(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
+    struct echi_push *p = &o->push[e->from];
     if (!o->takeover.still && m->members == o->takeover.stay) return false;
     if (!echi_plan_begins_anew(plan_of(o)) || m->part >= o->end || !echi_part_in(&o->takeover.own, m->part)) return false;
+    if (o->takeover.still && !o->takeover.told && !echi_part_in(&p->here, m->part)) {   /* a task may read parts that are lent with it */
+        p->parts_in++;
+        echi_part_add(&p->here, m->part);
+        return true;
+    }
     post_part(o, e->from, m->part, out);
     return true;
 }
@@ -43,6 +49,11 @@ static void stand(const struct echi_owner *o, enum echi_stands what, uint32_t me
     a->msg.members = members;
 }
 
+/* Are there no whole weights of its version here? Some parts are a version ahead, in place or since the round was opened again. */
+static bool is_between(const struct echi_owner *o) {
+    return o->takeover.reopened || (o->round.next == o->current && o->round.next != ECHI_NONE);
+}
+
 void echi_owner_stands(struct echi_owner *o, struct echi_actions *out) {
     if (!o->takeover.still || o->takeover.told || !is_quiet(o)) return;
     for (int r = 0; r < plan_of(o)->world; r++)
@@ -50,14 +61,14 @@ void echi_owner_stands(struct echi_owner *o, struct echi_actions *out) {
             if (echi_part_in(&o->push[r].here, part)) post_part(o, r, part, out);
     echi_rounds_anew(o);
     o->takeover.told = true;
-    stand(o, o->takeover.reopened ? ECHI_STANDS_WITHOUT : ECHI_STANDS_AT, o->members, out);
+    stand(o, is_between(o) ? ECHI_STANDS_WITHOUT : o->round.next != ECHI_NONE ? ECHI_STANDS_BEGUN : ECHI_STANDS_AT, o->members, out);
 }
 
-/* Weights that are newer than those it has. Those of a round that is open again are not here: its end sends the next. */
+/* Weights that are newer than those it has. Where they are not whole here the end of the round under way sends the next. */
 static void answer_resumed(struct echi_owner *o, int rank) {
     if (o->resumed[rank].stay != o->takeover.stay || !o->away[rank]) return;
     o->away[rank] = false;
-    if ((o->resumed[rank].without || o->resumed[rank].version < o->version) && !o->takeover.reopened) echi_owner_owe(o, rank, 1);
+    if ((o->resumed[rank].without || o->resumed[rank].version < o->version) && !is_between(o)) echi_owner_owe(o, rank, 1);
 }
 
 void echi_owner_resume(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {

@@ -24,28 +24,23 @@ static bool ask_workers(struct echi_coordinator *c, struct echi_actions *out) {
     return c->waits_for > 0;
 }
 
-/* The head answers behind its last update, so that it is not a round behind the trunk. */
-static void ask_part(struct echi_coordinator *c, int rank, enum echi_role role, uint8_t place, struct echi_actions *out) {
-    c->part_from[place] = (uint16_t)rank;
-    echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
-    echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag =
-        role == ECHI_ROLE_HEAD ? ECHI_ASK_LAST : ECHI_ASK_LOOK;
-}
-
-/* Once it is certain that a trunk comes: else its newest layers would be put beside older ones. */
+/* The head answers behind its last update, so that it is not a round behind the trunk. It is asked once it is certain that a trunk comes:
+ * else its newest layers would be put beside older ones. */
 static void ask_head(struct echi_coordinator *c, struct echi_actions *out) {
-    if (!c->rescue.head) ask_part(c, plan_of(c)->head, ECHI_ROLE_HEAD, 2, out);
+    if (!c->rescue.head) echi_ask_copy(c, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ASK_LAST, 2, out);
 }
 
+/* With shards it is written over what was evaluated last as it comes. */
 static void ask_trunk(struct echi_coordinator *c, int rank, enum echi_role role, struct echi_actions *out) {
     c->rescue.from = (uint16_t)rank;
-    ask_part(c, rank, role, 1, out);
+    c->evaluated = c->evaluated && plan_of(c)->shards == 0;
+    echi_ask_copy(c, rank, role, ECHI_ASK_EVAL, 1, out);
 }
 
 /* What was evaluated last is what there is, if it is still whole. Always true: there is nothing to wait for. */
 static bool nothing_newer(struct echi_coordinator *c) {
     c->final = c->evaluated;
-    c->saved_samples = c->looked_at;
+    c->saved_samples = c->evaluated_at;
     return true;
 }
 
@@ -148,7 +143,7 @@ static bool has_answered(struct echi_coordinator *c, int rank, struct echi_actio
 /* A part is here; some were asked for before the loss, or before another. */
 static bool on_part(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    c->part_from[e->slot.index] = ECHI_NO_RANK;
+    if (!echi_copy_is_whole(c, e)) return false;
     if (m->flag == ECHI_PARAMS_PART) {
         c->evaluated = false;   /* a part of it is another now */
         if (m->from_role == ECHI_ROLE_HEAD) {

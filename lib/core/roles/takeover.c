@@ -20,7 +20,7 @@ void echi_takeover_stands(struct echi_coordinator *c, const struct echi_event *e
         return;
     }
     struct echi_stop *s = m->from_role == ECHI_ROLE_OWNER ? &c->stopped_owner[e->from] : &c->stopped[e->from];
-    *s = (struct echi_stop){m->members, m->flag == ECHI_STANDS_AT, m->version, m->lease};
+    *s = (struct echi_stop){m->members, m->flag != ECHI_STANDS_WITHOUT, m->flag != ECHI_STANDS_AT, m->version, m->lease};
 }
 
 static bool all_stand(const struct echi_coordinator *c) {
@@ -47,18 +47,27 @@ static bool find_version(const struct echi_coordinator *c, uint64_t *out) {
     return found;
 }
 
-/* Are all owners at this version or the next? */
+/* Are all owners at this version or the next, with no parts of one behind that? Where no heir has any weights all have the first, whole. */
 static bool fits_all(const struct echi_coordinator *c, uint64_t version, bool found) {
+    const uint64_t most = version + found;
     for (int r = 0; r < plan_of(c)->world; r++) {
-        const uint64_t has = c->stopped_owner[r].version;
-        if (owns(plan_of(c), r) && (has < version || has > version + found)) return false;
+        const struct echi_stop *s = &c->stopped_owner[r];
+        if (!owns(plan_of(c), r)) continue;
+        if (s->version < version || s->version > most) return false;
+        if (found ? s->begun && s->version == most : !s->has) return false;
     }
     return true;
 }
 
-static void count_params(struct echi_coordinator *c, uint64_t taken) {
+/* Parameters whose momentum begins at zero. Where no heir has any weights each owner goes on with what it was fed, as if no owner had been
+ * lost before. */
+static void count_params(struct echi_coordinator *c, uint64_t taken, bool found) {
     const struct echi_parts *parts = &plan_of(c)->parts;
     const bool all = echi_optimizer_adam(plan_of(c)->optimizer);
+    if (!found && !all) {
+        c->takeover.params = 0;
+        return;
+    }
     for (int i = 0; i < parts->count; i++) c->takeover.params += all || (taken >> parts->part[i].shard & 1) ? parts->part[i].count : 0;
 }
 
@@ -111,7 +120,7 @@ static void take_over(struct echi_coordinator *c, struct echi_actions *out) {
         mark[r] = works(plan_of(c), r) && c->stopped[r].has == found && (!found || c->stopped[r].version == version);
     const uint64_t taken = echi_plan_take_over(&c->plan, mark);
     c->takeover.count++;
-    if (found) count_params(c, taken);
+    count_params(c, taken, found);
     c->takeover.takers = 0;
     const uint64_t lacking = find_lacking(c, version, taken, &ahead);
     c->takeover.round = (uint32_t)version;
@@ -121,7 +130,7 @@ static void take_over(struct echi_coordinator *c, struct echi_actions *out) {
     if (lacking & 1) count_loss_anew(c, (uint32_t)version);
     echi_ledger_restart(c, (uint32_t)version, lacking);
     /* What was evaluated or kept at a place that is still to come was of weights that are lost. */
-    c->looked_at = UINT64_MAX;
+    c->evaluated_at = UINT64_MAX;
     if (c->kept_samples != UINT64_MAX && c->kept_samples > c->applied) c->kept_samples = UINT64_MAX;
     tell(c, version, mark, out);
 }

@@ -23,6 +23,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->weight_parts = setup->plan.codec == ECHI_CODEC_DENSE ? w->parts : 1;
     /* Under --deterministic a step goes through all layers for each reduction block, so its forward needs all weights. */
     w->by_part = echi_plan_rounds_by_part(&setup->plan) && !setup->plan.deterministic && setup->norms == 0 && !setup->whole_steps;
+    w->in_weights = echi_plan_grads_in_weights(&setup->plan);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
     w->ring.on = echi_plan_rings(&setup->plan);
@@ -44,7 +45,13 @@ static struct echi_flight *oldest(struct echi_worker *w, enum echi_flight_phase 
     return found;
 }
 
-static struct echi_task *compute(struct echi_worker *w, const struct echi_flight *s, enum echi_task_kind kind, int64_t now,
+/* Where the gradients of a step go that computes on the weights in its place. */
+static struct echi_slot place_of_grads(const struct echi_worker *w, const struct echi_flight *s) {
+    if (w->in_weights) return (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint16_t)(1 - s->place)};
+    return (struct echi_slot){ECHI_SLOT_WORKER_GRADS, (uint16_t)(s - w->flight)};
+}
+
+static struct echi_task *compute(struct echi_worker *w, struct echi_flight *s, enum echi_task_kind kind, int64_t now,
                                  struct echi_actions *out) {
     if (w->tasks++ == 0) w->busy_since = (uint64_t)now;
     if (w->pushed_at == 0) w->pushed_at = (uint64_t)now;   /* the first */
@@ -54,7 +61,7 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_flight
     t->flight = (uint8_t)(s - w->flight);
     t->lease = s->lease;
     t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->place};
-    t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->flight};
+    t->grads = s->grads = place_of_grads(w, s);
     t->divisor = echi_plan_divisor(&w->setup->plan, &s->lease);
     return t;
 }
@@ -72,36 +79,10 @@ static void code(struct echi_worker *w, struct echi_task *t) {
     w->fresh = w->fresh && t->sums.kind != ECHI_SLOT_NONE;
 }
 
-/* ---- sync_norm: a step in parts (struct echi_task) ---- */
-
-static bool exchanges(const struct echi_worker *w, const struct echi_flight *s) {
-    return w->setup->norms > 0 && echi_lease_exchanges(&s->lease);
-}
-static bool goes_backward(const struct echi_worker *w, const struct echi_flight *s) { return s->part >= w->setup->norms; }
-
-/* The batch-norm that the part in hand ends in front of. */
-static uint16_t norm_behind(const struct echi_worker *w, const struct echi_flight *s) {
-    const int norms = w->setup->norms;
-    return w->setup->norm[goes_backward(w, s) ? 2 * norms - 1 - s->part : s->part];
-}
-
-/* Names what the part in hand begins and ends with. */
-static void name_norms(const struct echi_worker *w, const struct echi_flight *s, struct echi_task *t) {
-    const int norms = w->setup->norms;
-    const int first = t->kind == ECHI_TASK_BACKWARD ? norms : 0, last = t->kind == ECHI_TASK_FORWARD ? norms : 2 * norms;
-    if (!exchanges(w, s)) return;
-    t->part = s->part;
-    if (s->part > first) {
-        t->norm = (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0};
-        t->samples = s->norm_samples;
-    }
-    if (s->part < last) t->sums = (struct echi_slot){ECHI_SLOT_WORKER_NORM, 0};
-}
-
 static void forward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     const bool separated = w->setup->plan.separated;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
-    name_norms(w, s, t);
+    echi_worker_norms_name(w, s, t);
     t->from = s->gone;
     if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->flight};
     else code(w, t);
@@ -111,7 +92,7 @@ static void forward(struct echi_worker *w, struct echi_flight *s, int64_t now, s
 
 static void backward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
-    name_norms(w, s, t);
+    echi_worker_norms_name(w, s, t);
     t->act = s->act_grad;
     code(w, t);
     enter(w, s, ECHI_FLIGHT_BACKWARD);
@@ -299,7 +280,7 @@ static void push_ready(struct echi_worker *w, struct echi_flight *s, bool done, 
             continue;
         }
         struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
-        a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->flight)};
+        a->slot = coded(w) ? (struct echi_slot){ECHI_SLOT_WORKER_CODED, (uint8_t)(s - w->flight)} : s->grads;
         say_pushed(w, s, &a->msg);
         a->msg.part = (uint16_t)s->next_part;
         if (done && s->next_part == last) tell_times(w, (uint64_t)now, &a->msg);
@@ -404,40 +385,17 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
     else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
 }
 
-/* Does this message bring a part of weights that may come from there? */
-static bool brings_part(const struct echi_worker *w, const struct echi_msg *m, int from) {
-    const struct echi_plan *p = &w->setup->plan;
-    if (m->part >= w->weight_parts) return false;
-    if (w->ring.on) return echi_ring_weights_from(p, w->setup->rank, m->part) == from;
-    return echi_plan_shard_owned(p, from) >= 0 && (coded(w) || echi_plan_owns_part(p, from, m->part));
-}
-
-/* The parts of one answer come in any order, from one node or several. */
-bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_msg *m = e->msg;
-    struct echi_coming *c = &w->coming[place];
-    const bool same = m->version == c->version && m->samples == c->samples && m->members == c->members;
-    if (!brings_part(w, m, e->from) || echi_part_in(&c->here, m->part) || (c->in > 0 && !same)) {
-        echi_act_fault(out, ECH_E_FORMAT, "a part of weights came that is not one of those before it: do all run the same version?");
-        return false;
-    }
-    c->in++;
-    echi_part_add(&c->here, m->part);
-    c->members = m->members;
-    c->version = m->version;
-    c->samples = m->samples;
-    if (w->ring.on) echi_worker_ring_weights(w, place, m, out);
-    if (c->in < w->weight_parts) return false;
-    c->in = 0;
-    c->here = (struct echi_part_set){{0}};
-    return true;
-}
-
 /* May weights come from there into a place that was posted for an owner? */
 static bool posted_for(const struct echi_worker *w, uint16_t owner, int from) {
     const struct echi_plan *p = &w->setup->plan;
     if (w->ring.on) return owner != ECHI_NO_RANK;   /* who brings which part is asked of each */
     return owner == from || (p->shards && owner != ECHI_NO_RANK && echi_plan_shard_owned(p, from) >= 0);
+}
+
+/* Is the gradient of this part still to be pushed, by the step in hand? */
+static bool is_unpushed(const struct echi_worker *w, int part) {
+    const struct echi_flight *s = &w->flight[0];
+    return s->phase == ECHI_FLIGHT_BACKWARD && part <= s->next_part;
 }
 
 /* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
@@ -451,7 +409,10 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
         return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     const uint8_t slot = (uint8_t)e->slot.index;
     const uint16_t owner = w->posted[slot];
-    if (echi_worker_passes_over(w, slot, e, out) || !echi_worker_has_weights(w, slot, e, out)) return;
+    if (echi_worker_passes_over(w, slot, e, out)) return;
+    if (w->in_weights && is_unpushed(w, m->part))
+        return echi_act_fault(out, ECH_E_FORMAT, "weights came before gradients were pushed: do all nodes run the same version?");
+    if (!echi_worker_has_weights(w, slot, e, out)) return;
     if (owner != w->owner || m->members != w->joined) return post(w, slot, owner, out);
     if (!coded(w)) {
         w->posted[slot] = ECHI_NO_RANK;
@@ -477,27 +438,6 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
     over(w, s);
 }
 
-static void on_norm(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_msg *m = e->msg;
-    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_NORM);
-    if (e->from != w->owner || !s || s->norm_samples > 0 || m->layer != norm_behind(w, s) || m->flag != goes_backward(w, s) ||
-        m->lease.round != s->lease.round || m->lease.part != s->lease.part || m->samples < s->lease.n || m->samples > s->lease.round_size)
-        return echi_act_fault(out, ECH_E_FORMAT, "sums of a batch-norm came that nobody waits for: do all nodes run the same version?");
-    s->norm_samples = (uint32_t)m->samples;
-}
-
-/* A part has ended in front of a batch-norm. */
-static void stop_at_norm(struct echi_worker *w, struct echi_flight *s, const struct echi_task *t, struct echi_actions *out) {
-    struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_NORM);
-    a->slot = t->sums;
-    a->msg.lease = s->lease;
-    a->msg.layer = norm_behind(w, s);
-    a->msg.flag = goes_backward(w, s);
-    s->norm_samples = 0;
-    s->norm_sending = true;
-    enter(w, s, ECHI_FLIGHT_WAITS_NORM);
-}
-
 /* The run cannot go on: how new the newest weights here are, and then they themselves. Whatever comes after that, they are not written. */
 static void on_ask(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "a worker was asked for its weights by a stranger");
@@ -515,7 +455,7 @@ static void on_ask(struct echi_worker *w, const struct echi_event *e, struct ech
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     switch (e->msg->kind) {
     case ECHI_KIND_ASK: on_ask(w, e, out); break;
-    case ECHI_KIND_NORM_ALL: on_norm(w, e, out); break;
+    case ECHI_KIND_NORM_ALL: echi_worker_norms_sums(w, e, out); break;
     case ECHI_KIND_LEASE: on_lease(w, e, out); break;
     case ECHI_KIND_RING_SUM: echi_worker_ring_sum(w, e, out); break;
     case ECHI_KIND_WEIGHTS:
@@ -537,12 +477,15 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         enter(w, s, ECHI_FLIGHT_WAITS_PART);
         return echi_worker_drops_forward(w, out);
     }
-    const bool has_loss = e->task->kind == ECHI_TASK_STEP && (!exchanges(w, s) || s->part == w->setup->norms);
+    const bool has_loss = e->task->kind == ECHI_TASK_STEP && (!echi_worker_norms_exchanged(w, s) || s->part == w->setup->norms);
     if (has_loss) {
         s->loss = e->result->loss[0];
         s->correct = e->result->correct[0];
     }
-    if (e->task->sums.kind && !s->abandoned) return stop_at_norm(w, s, e->task, out);
+    if (e->task->sums.kind && !s->abandoned) {
+        echi_worker_norms_stop(w, s, e->task, out);
+        return enter(w, s, ECHI_FLIGHT_WAITS_NORM);
+    }
     if (e->task->kind == ECHI_TASK_FORWARD) {
         struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
         a->slot = e->task->act;
@@ -556,7 +499,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
-    w->takeover.gradients = e->task->kind == ECHI_TASK_STEP;
+    w->takeover.gradients = e->task->kind == ECHI_TASK_STEP && s->grads.kind == ECHI_SLOT_WORKER_GRADS;
     w->takeover.of = s->lease;
     push_ready(w, s, true, e->now, out);
     /* Where rounds are waited for, another lease of this round may come: its weights are those that are here. */
@@ -600,6 +543,7 @@ static void on_moved(struct echi_worker *w, const struct echi_event *e, struct e
 /* Places that were posted for a lost node are free, and what is in flight for it goes no further. */
 static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
+    w->in_weights = false;
     if (p->shards) return echi_worker_stop(w, e, out);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         if (w->posted[i] != e->from) continue;
@@ -673,7 +617,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_WORKER_NORM) w->flight[0].norm_sending = false;   /* with rounds there is one flight */
-        else if (!echi_worker_ring_sent(w, e)) w->flight[e->slot.index].sending--;
+        else if (!echi_worker_ring_sent(w, e)) w->flight[e->slot.kind == ECHI_SLOT_WORKER_WEIGHTS ? 0 : e->slot.index].sending--;
         break;
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;

@@ -88,7 +88,7 @@ void echi_worker_ring_sum(struct echi_worker *w, const struct echi_event *e, str
     w->ring.first[m->part] = *l;
     w->ring.samples[m->part] = (uint32_t)m->samples;
     echi_part_add(&w->ring.here, m->part);
-    if (echi_ranks_next(sharing(w, l->round_size), w->setup->rank) != w->setup->rank) return send_on(w, m->part, out);
+    if (!echi_ranks_has(sharing(w, l->round_size), w->setup->rank)) return send_on(w, m->part, out);
     if (echi_part_in(&w->ring.ready, m->part)) add(w, m->part, out);
 }
 
@@ -113,6 +113,7 @@ void echi_worker_ring_post(struct echi_worker *w, uint8_t place, uint16_t owner)
 }
 
 static void post_weights(struct echi_worker *w, int place, struct echi_actions *out) {
+    if (echi_part_none(&w->ring.vacant[place])) return;   /* as after most events */
     for (int part = 0; part < w->weight_parts; part++) {
         if (!echi_part_in(&w->ring.vacant[place], part)) continue;
         echi_act_post_part(out, echi_ring_weights_from(plan_of(w), w->setup->rank, part), ECHI_KIND_RING_WEIGHTS,
@@ -146,7 +147,8 @@ bool echi_worker_ring_sent(struct echi_worker *w, const struct echi_event *e) {
  * make. */
 void echi_worker_ring_posts(struct echi_worker *w, struct echi_actions *out) {
     if (!w->ring.on) return;
-    for (int part = w->parts - 1; part >= 0 && w->ring.sending == 0; part--) {
+    const bool some = !echi_part_none(&w->ring.spent);
+    for (int part = w->parts - 1; part >= 0 && some && w->ring.sending == 0; part--) {
         if (!echi_part_in(&w->ring.spent, part)) continue;
         post_sum(w, part, out);
         echi_part_drop(&w->ring.spent, part);

@@ -4,13 +4,24 @@
 
 #include <string.h>
 
+/* Bytes behind what all actions have: a task is three times as large as a message, and most actions have neither. */
+static size_t said_of(enum echi_action_type type) {
+    switch (type) {
+    case ECHI_ACTION_SEND:
+    case ECHI_ACTION_FAULT:
+    case ECHI_ACTION_LEAVE: return sizeof(struct echi_msg);
+    case ECHI_ACTION_COMPUTE: return sizeof(struct echi_task);
+    default: return 0;
+    }
+}
+
 struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type) {
     if (out->count == out->cap) {
         out->overflow = true;
         out->count--;   /* the run is over anyway; keep the callers free of a check */
     }
     struct echi_action *a = &out->list[out->count++];
-    memset(a, 0, sizeof *a);
+    memset(a, 0, offsetof(struct echi_action, msg) + said_of(type));
     a->type = (uint8_t)type;
     return a;
 }
@@ -46,6 +57,7 @@ static bool by_part(const struct echi_setup *s, enum echi_kind kind) {
 /* The i-th of this owner's parts in front of the cut, counted from the first on; -1: there are fewer. */
 static int part_of(const struct echi_setup *s, int owner, int i) {
     const int end = echi_parts_before(&s->plan.parts, s->cut);
+    if (s->plan.shards == 0) return i < end && echi_plan_shard_owned(&s->plan, owner) >= 0 ? i : -1;
     for (int part = 0; part < end; part++)
         if (echi_plan_owns_part(&s->plan, owner, part) && i-- == 0) return part;
     return -1;
@@ -55,6 +67,7 @@ int echi_post_parts(const struct echi_setup *s, enum echi_kind kind, int owner) 
     const int end = echi_parts_before(&s->plan.parts, s->cut);
     int count = 0;
     if (!by_part(s, kind)) return 1;
+    if (s->plan.shards == 0) return echi_plan_shard_owned(&s->plan, owner) >= 0 ? end : 0;
     for (int part = 0; part < end; part++) count += echi_plan_owns_part(&s->plan, owner, part);
     return count;
 }

@@ -84,7 +84,7 @@ enum echi_action_type {
 struct echi_action {
     uint8_t type, kind;
     uint16_t to;
-    uint16_t only;                /* POST of a kind that comes by part: for this one alone, counted from 1; 0: for all of them */
+    uint16_t only;                /* POST of a kind that carries a part: for this one alone, counted from 1; 0: for all that come */
     struct echi_slot slot;
     union {
         struct echi_msg msg;      /* SEND, FAULT, LEAVE */
@@ -92,18 +92,20 @@ struct echi_action {
     };
 };
 /* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. So many are enough
- * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each; beside
- * them the parts of all answers that an owner may have on their way or lend to its own worker. */
+ * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each, or the
+ * parts of a copy for the coordinator; beside them the parts of all answers that an owner may have on their way or lend to its own
+ * worker. */
 #define ECHI_ACTIONS_MAX (4 * ECHI_WORLD_MAX + 512 + (ECHI_SNAPSHOTS - 2) * ECHI_PARTS_MAX)
 struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
-struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */
+/* Never NULL: room for one action, zeroed but for a message or task that its type does not have. */
+struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);
 /* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */
 struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
                                   enum echi_kind kind);
 /* Pushes and weights travel by part, with a message for each that `owner` owns in front of the cut; but what is coded is one message of
  * weights. How many messages of this kind go to or come from that owner, and which part the i-th of them carries: weights from the first
  * on, as forward needs them, gradients from the last, as backward makes them; -1 behind the last. Of other kinds there is one, which is
- * part 0. */
+ * part 0. (A coordinator's PARAMS is posted part by part, by `only`: who is asked for what decides how many come.) */
 int echi_post_parts(const struct echi_setup *setup, enum echi_kind kind, int owner);
 int echi_post_part(const struct echi_setup *setup, enum echi_kind kind, int owner, int i);
 /* Whose parts a POST of this kind by `rank`, for messages from `from`, has places for. */

@@ -21,7 +21,7 @@ struct echi_loan { struct echi_slot borrower, lender; uint8_t kind; uint16_t mes
 #define ECHI_LOANS (ECHI_WORKER_PLACES + 1)
 struct echi_loans { uint16_t rank; struct echi_loan loan[ECHI_LOANS]; };
 
-/* Is the payload of such a message lent under this plan? Else it is copied: where there are several shards, parts of other owners come to
+/* Is the payload of such a message lent under this plan? Else it is copied: where there are several shards, weights of other owners come to
  * the same place. */
 bool echi_lends(const struct echi_plan *plan, int from, int to, enum echi_kind kind);
 /* The role that sent it, and hears that it is sent. */

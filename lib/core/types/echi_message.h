@@ -30,7 +30,9 @@
                                       them as part 0 */                                                              \
     X(PUSH, "push", 1)             /* worker -> owner: gradient of one part (echi_part.h), the last part first */    \
     X(STATE, "state", 1)           /* owner -> owner: the sum of a group's changes */                                \
-    X(PARAMS, "params", 1)         /* initial, measured and final weights, to and from the coordinator */            \
+    X(PARAMS, "params", 1)         /* initial, measured and final weights, to and from the coordinator; of an owner of shards those that \
+                                      are measured or kept come as its parts, the first part first; the head's as the first part behind \
+                                      the cut, so that they have another name than the trunk's */                    \
     X(ENTER, "enter", 0)           /* worker -> owner: I hold a lease again, this one */                                  \
     X(STOP, "stop", 0)             /* node -> coordinator: my user wants this node to leave, or (flag) the run to end */ \
     X(LOST, "lost", 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY.     \
@@ -73,6 +75,7 @@ bool echi_kind_of_part(int kind);       /* the same of one part */
 /* Messages of a kind have the names 0 to echi_kind_names - 1; a payload goes into the buffer that was posted under its name. A message
  * that carries a part has the part's number. */
 int echi_kind_names(int kind);
+bool echi_msg_of_shard(const struct echi_msg *m, const struct echi_plan *plan);   /* PARAMS: is it one of an owner's parts alone? */
 /* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
 uint32_t echi_kind_meta_cap(int kind, int world);
 
@@ -82,7 +85,7 @@ bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role
 
 /* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last evaluation, or for
  * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them. */
-enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST };
+enum echi_ask { ECHI_ASK_EVAL, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST };
 /* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
@@ -100,9 +103,9 @@ struct echi_marks { const uint8_t *at; int count; };
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room);
 void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /* 0 where there is none; ranks beyond are left out */
 
-/* STANDS: what a worker or an owner has stopped at; of either also that it has not all of the weights of that version; of an owner that
- * it has taken over. */
-enum echi_stands { ECHI_STANDS_AT, ECHI_STANDS_WITHOUT, ECHI_STANDS_TAKEN };
+/* STANDS: what a worker or an owner has stopped at; of either also that it has not all of the weights of that version, since an owner has
+ * applied parts of the next round in their place; of an owner that it has done so beside them; that it has taken over. */
+enum echi_stands { ECHI_STANDS_AT, ECHI_STANDS_BEGUN, ECHI_STANDS_WITHOUT, ECHI_STANDS_TAKEN };
 
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {

@@ -18,6 +18,10 @@ const char *echi_optimizer_name(int optimizer);   /* "nesterov"; NULL beyond the
 bool echi_optimizer_adam(int optimizer);          /* ADAM or ADAMW: it keeps two moments of each parameter, and one of them otherwise */
 /* That of the owners' and the head's steps: under `local` the outer step has Nesterov's momentum, whatever its workers' own steps have. */
 int echi_plan_owner_optimizer(const struct echi_plan *plan);
+/* Does an update depend on the gradients before it? Of the plan's optimiser, and of the owners' and the head's steps. Otherwise velocities
+ * are 0, and no node has memory for them. */
+bool echi_plan_remembers(const struct echi_plan *plan);
+bool echi_plan_owner_remembers(const struct echi_plan *plan);
 bool echi_adam_valid(const struct echi_adam *adam);
 /* What the gradients in a pair of moments weigh together: 1 less the product of all beta^f; 0: none is in them. Kept beside them. */
 struct echi_adam_weights { double first, second; };

@@ -21,6 +21,11 @@ struct echi_part {
 struct echi_part_set { uint64_t word[ECHI_PARTS_MAX / 64]; };
 static inline bool echi_part_in(const struct echi_part_set *s, int part) { return s->word[part / 64] >> part % 64 & 1; }
 static inline void echi_part_add(struct echi_part_set *s, int part) { s->word[part / 64] |= UINT64_C(1) << part % 64; }
+static inline bool echi_part_none(const struct echi_part_set *s) {
+    uint64_t any = 0;
+    for (int i = 0; i < ECHI_PARTS_MAX / 64; i++) any |= s->word[i];
+    return any == 0;
+}
 static inline void echi_part_drop(struct echi_part_set *s, int part) { s->word[part / 64] &= ~(UINT64_C(1) << part % 64); }
 
 struct echi_parts { uint16_t count; struct echi_part part[ECHI_PARTS_MAX]; };   /* count 0: not made yet */

@@ -104,7 +104,8 @@ int echi_plan_places(const struct echi_plan *plan, int rank);
 bool echi_plan_alone(const struct echi_plan *plan);
 /* Snapshots that an owner needs, so that no apply waits for an answer: at most ECHI_SNAPSHOTS. others: its group has workers of other
  * nodes; own: the worker of its node is or was one, and may compute on a snapshot until another owner has answered it. Under bsp two are
- * enough: whoever pushes in a round has all weights of the round before, so of the version before that nothing is on its way. */
+ * enough: whoever pushes in a round has all weights of the round before, so of the version before that nothing is on its way. One is
+ * enough where rounds go by part and a takeover gets lost weights from workers: when all have pushed a part, all have its weights. */
 int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own);
 /* Top-k: whose OWNER_KNOWN says what a worker has of its owner. In rounds all that are on other nodes are sent the same, so they have the
  * same: that of the first of them. */
@@ -121,6 +122,15 @@ uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 /* Does each part of a round go by itself: summed, applied, sent, and waited for by forward (BSP, dense, several workers)? */
 bool echi_plan_rounds_by_part(const struct echi_plan *plan);
+/* Do a worker's gradients of a round lie where its weights of the next come to, until a node is lost? So they can in rounds by part with
+ * shards, since no part of the next weights is sent before the gradients of all workers for that part are at its owner. Not under
+ * --deterministic, where gradients are wider than weights; in a ring, where they are added to sums after they were ready; and not where
+ * a step stops for others (a separate head, sync_norm). After a loss a lease of the same round may come when some of the next weights
+ * have: from then on gradients have memory of their own. */
+bool echi_plan_grads_in_weights(const struct echi_plan *plan);
+/* Does an owner sum a part in the place of one of its pushes, until a node is lost? Where gradients lie in weights a push that is lent is
+ * used once; and one task takes all pushes of a part. */
+bool echi_plan_sums_in_push(const struct echi_plan *plan);
 /* A round of so many samples as it is dealt to the living workers: their shares of it, by rank. They are as planned, or in proportion where
  * an epoch ends with fewer samples or workers are lost (largest remainder first); whole reduction blocks with `deterministic`, of which
  * the last may be short. */

@@ -9,11 +9,11 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_WEIGHTS,   /* [flights + echi_plan_places]: each flight's current one, and spare ones posted for each owner. Coded
                                    [2 * flights + 1]: a spare one for each flight, and the copy that has taken all that
                                    came. `local`: [1] */
-    ECHI_SLOT_WORKER_GRADS,     /* [flight] */
+    ECHI_SLOT_WORKER_GRADS,     /* [flight]; with echi_plan_grads_in_weights in use only after a loss */
     ECHI_SLOT_WORKER_ACT,       /* [flight] rows and labels on their way to the head */
     ECHI_SLOT_WORKER_ACT_GRAD,  /* [flights] in the order in which they come */
     ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
-    ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round */
+    ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round; with echi_plan_sums_in_push in use only after a loss */
     ECHI_SLOT_OWNER_WEIGHTS,    /* [echi_plan_snapshots], at most ECHI_SNAPSHOTS */
     ECHI_SLOT_OWNER_MOMENTUM,   /* [1] */
     ECHI_SLOT_OWNER_W0,         /* [1] several groups: the common start */
@@ -25,7 +25,8 @@ enum echi_slot_kind {
     ECHI_SLOT_HEAD_SUM,         /* [1] BSP */
     ECHI_SLOT_HEAD_WEIGHTS,     /* [3] */
     ECHI_SLOT_HEAD_MOMENTUM,    /* [1] */
-    ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those last looked at; 1 and 2: parts as they come in */
+    ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those evaluated last; 1 and 2: copies as they come in. With shards and
+                                   without checkpoints 1 is the memory of 0 */
     ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
     /* codec top-k */
@@ -110,8 +111,8 @@ struct echi_task {
     struct echi_slot norm, sums;            /* STEP, FORWARD, BACKWARD: what this part begins with, from the owner, and ends with, for the
                                                owner; none: it is the first, the last. NORM: sums: what is put together */
     /* ADD, APPLY: of this part alone, counted from 1; 0: of all that the owner has. Then `rows` are the ranks whose OWNER_GRADS are
-     * added, in this order, to `state`, or with APPLY to `grads`, before the step; with summed there is a sum of the part already. The
-     * first APPLY of a round has `first`. */
+     * added, in this order, to `state`, or with APPLY to `grads`, before the step; with summed there is a sum of the part already. `grads`
+     * may be where the first of the rows is. The first APPLY of a round has `first`. */
     uint16_t only;
     struct echi_slot ring;                  /* APPLY with `only`: a sum that came round the ring, added behind the rows; none: none came */
     uint8_t summed;

@@ -14,26 +14,37 @@
 enum echi_pass { ECHI_FORWARD, ECHI_BACKWARD, ECHI_PASSES };
 struct echi_unit_share { uint16_t of[ECHI_PASSES]; };
 
+/* Seconds of what a processor has to do at either end of a message. Messages that are queued for one host at one moment go as one (net
+ * writes all frames for a peer at once), and cost `message` once. */
+struct echi_cost_io { double message, byte; };
+
 struct echi_times {
     /* Seconds of one step at several numbers of samples, ascending. */
     uint32_t count, n[ECHI_TIMES_MAX];
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
+    double add;        /* of that, to add it to a sum; the rest are its bytes on their way through a socket. 0: not known */
     double update;     /* to apply a push of all layers that is in: gradient, momentum, new weights; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
     struct echi_link link;
     /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
      * part `stutter` of them `stutter_factor` times as long on top. */
     double jitter, stutter, stutter_factor;
+    /* All the seconds above are those of the clock. Of a host whose control group grants it `quota` seconds of each `period` only, they are
+     * so much longer than what its processor takes; in a period that it has waited for it computes at full speed. 0, 0: it has no such
+     * bound. */
+    double quota, period;
     double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
     /* How much of trunk[size[i]], and of head[size[i]], each unit takes; units [0, cut) are the trunk's. The totals are measured without a
-     * look at the clock in between, so they are the truth, and units divide them. units 0: not known. */
+     * read the clock in between, so they are the truth, and units divide them. units 0: not known. */
     uint16_t units, cut;
     uint8_t sizes, size[ECHI_UNIT_SIZES];                 /* indices of n, ascending */
     struct echi_unit_share share[ECHI_UNIT_SIZES][ECHI_UNITS_MAX];
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
+/* The part of a processor's time that a host is granted, in (0, 1]. */
+double echi_times_granted(const struct echi_times *times);
 /* Interpolated, extrapolated beyond the last. */
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);

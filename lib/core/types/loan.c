@@ -5,7 +5,8 @@
 #include <string.h>
 
 bool echi_lends(const struct echi_plan *plan, int from, int to, enum echi_kind kind) {
-    return from == to && plan->shards == 0 && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS);
+    if (from != to) return false;
+    return kind == ECHI_KIND_PUSH ? plan->shards == 0 || echi_plan_grads_in_weights(plan) : kind == ECHI_KIND_WEIGHTS && plan->shards == 0;
 }
 
 enum echi_role echi_lender_role(enum echi_kind kind) { return kind == ECHI_KIND_PUSH ? ECHI_ROLE_WORKER : ECHI_ROLE_OWNER; }

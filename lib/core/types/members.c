@@ -121,7 +121,7 @@ bool echi_plan_alone(const struct echi_plan *plan) {
 }
 
 int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
-    if (echi_plan_alone(plan)) return 1;
+    if (echi_plan_alone(plan) || echi_plan_grads_in_weights(plan)) return 1;
     if (in_rounds(plan)) return 2;
     return 2 + (others ? ECHI_ANSWERS : 0) + (own ? plan->flights : 0);
 }
@@ -152,6 +152,17 @@ bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
     if (!policy_of(plan)->rounds || policy_of(plan)->local || plan->codec != ECHI_CODEC_DENSE) return false;
     for (int r = 0; r < plan->world && workers < 2; r++) workers += plan->group_of[r] != ECHI_NONE;
     return workers > 1;
+}
+
+bool echi_plan_grads_in_weights(const struct echi_plan *plan) {
+    return plan->shards > 0 && plan->exchange == ECHI_EXCHANGE_SERVER && plan->flights == 1 && !plan->deterministic && !plan->separated &&
+           !plan->sync_norm && echi_plan_rounds_by_part(plan);
+}
+
+bool echi_plan_sums_in_push(const struct echi_plan *plan) {
+    int workers = 0;
+    for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;
+    return workers <= ECHI_MERGE_STEPS && echi_plan_grads_in_weights(plan);
 }
 
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease) {

@@ -54,7 +54,7 @@ static const uint32_t fields[ECHI_KINDS] = {
     [ECHI_KIND_WEIGHTS] = F_PART | F_FLAG | F_VERSION | F_SAMPLES | F_MEMBERS | F_NUMBER,
     [ECHI_KIND_PUSH] = F_LEASE | F_PART | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
     [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MEMBERS | F_MARKS | F_NUMBER,
-    [ECHI_KIND_PARAMS] = F_FLAG | F_SAMPLES,
+    [ECHI_KIND_PARAMS] = F_PART | F_FLAG | F_SAMPLES,
     [ECHI_KIND_STOP] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
@@ -72,6 +72,9 @@ static const uint32_t fields[ECHI_KINDS] = {
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
 bool echi_kind_of_part(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_PART; }
 int echi_kind_names(int kind) { return echi_kind_of_part(kind) ? ECHI_PARTS_MAX : 1; }
+bool echi_msg_of_shard(const struct echi_msg *m, const struct echi_plan *p) {
+    return p->shards > 0 && m->kind == ECHI_KIND_PARAMS && m->from_role == ECHI_ROLE_OWNER && m->flag != ECHI_PARAMS_MOMENTUM;
+}
 uint16_t echi_msg_name(const struct echi_msg *m) { return echi_kind_of_part(m->kind) ? m->part : 0; }
 
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */

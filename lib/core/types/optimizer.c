@@ -29,5 +29,11 @@ int echi_plan_owner_optimizer(const struct echi_plan *plan) {
     return plan->sync == ECHI_SYNC_LOCAL ? ECHI_OPTIMIZER_NESTEROV : plan->optimizer;
 }
 
+bool echi_plan_remembers(const struct echi_plan *plan) { return plan->momentum > 0 || echi_optimizer_adam(plan->optimizer); }
+
+bool echi_plan_owner_remembers(const struct echi_plan *plan) {
+    return plan->sync == ECHI_SYNC_LOCAL ? plan->outer_momentum > 0 : echi_plan_remembers(plan);
+}
+
 static const char *const names[ECHI_OPTIMIZERS] = {"sgd", "nesterov", "adam", "adamw"};
 const char *echi_optimizer_name(int optimizer) { return optimizer >= 0 && optimizer < ECHI_OPTIMIZERS ? names[optimizer] : NULL; }

@@ -27,7 +27,7 @@ int echi_ring_before(const struct echi_plan *plan, int rank) {
 
 int echi_ring_first(const struct echi_plan *plan, const struct echi_ranks *sharing, int owner) {
     int rank = echi_ring_next(plan, owner);
-    while (echi_ranks_next(sharing, rank) != rank && rank != owner) rank = echi_ring_next(plan, rank);
+    while (!echi_ranks_has(sharing, rank) && rank != owner) rank = echi_ring_next(plan, rank);
     return rank;
 }
 

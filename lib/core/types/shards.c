@@ -43,16 +43,16 @@ static bool has_heir(const struct echi_plan *plan, int but) {
 
 bool echi_plan_begins_anew(const struct echi_plan *plan) {
     int workers = 0, heirs = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
-    for (int r = 0; r < plan->world; r++) {
+    if (!plan->shards || plan->separated || plan->sync_norm) return false;
+    for (int r = 0; r < plan->world && (workers < 2 || heirs == 0); r++) {
         workers += plan->group_of[r] != ECHI_NONE;
         heirs += both(plan, r);
     }
-    return plan->shards && !plan->separated && !plan->sync_norm && workers > 1 && heirs > 0;
+    return workers > 1 && heirs > 0;
 }
 
 static bool gives_parts(const struct echi_plan *plan) {
-    const bool remembers = plan->momentum > 0 || echi_optimizer_adam(plan->optimizer);
-    return echi_plan_begins_anew(plan) && !(plan->deterministic && remembers);
+    return echi_plan_begins_anew(plan) && !(plan->deterministic && echi_plan_remembers(plan));
 }
 
 bool echi_plan_has_heir_of(const struct echi_plan *plan, int rank) {

@@ -103,7 +103,14 @@ double echi_times_forward(const struct echi_times *t, uint32_t n) {
     return part * echi_times_trunk(t, n);
 }
 
+double echi_times_granted(const struct echi_times *t) { return t->quota > 0 ? t->quota / t->period : 1; }
+
 /* ---- bytes ---- */
+
+/* Seconds of a quota and of its period. Linux grants no less than 1 ms, and knows no period beyond a second; a simulated host may have
+ * others. */
+#define QUOTA_LEAST 1e-5
+#define QUOTA_MOST 10.0
 
 size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
@@ -121,8 +128,16 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     echi_put_f64(&w, t->stutter_factor);
     echi_put_f64(&w, t->delay);
     echi_put_f64(&w, t->update);
+    echi_put_f64(&w, t->add);
+    echi_put_f64(&w, t->quota);
+    echi_put_f64(&w, t->period);
     put_units(&w, t);
     return w.ok ? (size_t)(w.at - out) : 0;
+}
+
+static bool quota_is_sane(const struct echi_times *t) {
+    const bool none = t->quota == 0 && t->period == 0;
+    return none || (t->period >= QUOTA_LEAST && t->period <= QUOTA_MOST && t->quota >= QUOTA_LEAST && t->quota <= t->period);
 }
 
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
@@ -146,10 +161,14 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     t->stutter_factor = echi_get_f64(&r);
     t->delay = echi_get_f64(&r);
     t->update = echi_get_f64(&r);
+    t->add = echi_get_f64(&r);
+    t->quota = echi_get_f64(&r);
+    t->period = echi_get_f64(&r);
     if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4))
         return false;
     if (!(t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;
     if (!(t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6)) return false;
+    if (!(t->add >= 0 && t->add <= t->exchange && quota_is_sane(t))) return false;
     return get_units(&r, t) && r.ok && r.at == r.end;
 }
 

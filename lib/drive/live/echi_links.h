@@ -11,6 +11,9 @@
  *   LAST      -->  <--  LAST
  *   RATE r h  <--  -->  RATE r h  what the receiver found, of the last half: by then a shaper's burst is used up; and the most that it saw
  *
+ * `echelon doctor` measures pairs by the same code: each node meets every other, and before the DATA of a round takes round trips (PING,
+ * PONG with the answering node's clock). Both have all of theirs before either sends DATA, so none waits behind it.
+ *
  * A node's link carries what it carries with the best of its partners, each direction by itself. `lowest` is what it carried with the
  * worst of them, whose own link may be thin; `highest` is the most that any half of a measurement showed. Links with long delays are
  * underrated: as with any transfer of 2 MB, TCP has hardly begun. Pure: it says what to send, and is told what comes. */
@@ -23,8 +26,18 @@
 #define ECHI_LINKS_FRAMES 576     /* of DATA, 2 MB: more than twice the burst of a shaper for 1 Gb/s */
 #define ECHI_LINKS_BYTES ECHI_PROBE_BODY   /* of a body, at most; of DATA */
 #define ECHI_LINKS_OVERHEAD 58    /* bytes of a message beside its body */
+#define ECHI_LINKS_PINGS 8
+
+/* The link between this node and one other. */
+struct echi_links_pair {
+    struct echi_rate out, in;         /* 0: not known */
+    double round_trip;                /* seconds, the shortest; 0: not known */
+    double offset;                    /* seconds by which the other's clock is ahead, give or take half of the round trip */
+};
 
 struct echi_links {
+    struct echi_links_pair *pairs;        /* [world], of the caller; NULL, as in a run: fewer rounds, no round trips, only `link` */
+    int64_t wall;                         /* what makes `now` ns since 1970, if pairs is not NULL */
     struct echi_link given[ECHI_WORLD_MAX];   /* rank 0, before it begins: each rank's, by the plan's file; of all ranks or none */
     bool began, over, measures;
     bool heard_given, told;               /* GIVEN has come; and it had rates */
@@ -34,14 +47,17 @@ struct echi_links {
     int64_t heard;                        /* from the partner, or the beginning of the round */
     bool said_ready, said_last, said_stop, said_rate;
     bool stop, came_last, knows_out;
+    uint32_t pings, pongs, pinged, answered; int64_t ping_at;   /* PING sent and answered; those that came, and our answers */
     uint32_t sent, gots;                  /* DATA; GOT that came */
     uint32_t said_gots, came; int64_t at[ECHI_LINKS_FRAMES];   /* DATA; when */
     struct echi_link link;                /* of this node, so far */
 };
 
-/* Of zeroed ones, which may have heard before. measures false: there is no link, or another word on it: only what is given counts. */
+/* Of ones that are zeroed but for `pairs` and `wall`, and may have heard before. measures false: there is no link, or another word on it:
+ * only what is given counts. */
 void echi_links_begin(struct echi_links *links, int rank, int world, bool measures, int64_t now);
-void echi_links_hear(struct echi_links *links, int peer, const uint8_t *body, size_t len, int64_t now);
+/* False: no node that measures sends this, and nothing has changed. What comes too late for its round is passed over. */
+bool echi_links_hear(struct echi_links *links, int peer, const uint8_t *body, size_t len, int64_t now);
 void echi_links_lost(struct echi_links *links, int peer);
 /* The next message, of *out_len bytes in body, to *out_peer, when `queued` of those for the partner have not left yet. False: not now. */
 bool echi_links_next(struct echi_links *links, int64_t now, int queued, int *out_peer, uint8_t body[ECHI_LINKS_BYTES], size_t *out_len);

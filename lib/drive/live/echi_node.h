@@ -53,7 +53,7 @@ struct echi_node {
     struct echi_fair fair;                    /* the clock on which peers are judged */
     struct echi_patience patience;
     struct echi_watched watched[ECHI_WORLD_MAX];
-    struct { uint64_t ticks, told; int64_t since, looked; bool stuck; } progress;   /* of the lane: since when there is none */
+    struct { uint64_t ticks, told; int64_t since, checked; bool stuck; } progress;   /* of the lane: since when there is none */
     int64_t round_most;                       /* the longest that a round of the loop took beside waiting */
     struct { int phase; int64_t at; } told_run; /* since when the coordinator and the flights are where they are */
     struct { uint32_t turn; int64_t at; } told_flight[ECHI_FLIGHTS];

@@ -48,6 +48,8 @@ void echi_node_device(const struct ech_config *config, char out[ECHI_NODE_DEVICE
 /* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask
  * for what the device cannot do. */
 ech_status echi_node_exec(const struct ech_config *config, const struct echi_job *job, struct echi_exec **out, struct ech_error *err);
+/* What messages of this node cost its processor, measured (echi_socket_cost.h); without loopback what they cost elsewhere. */
+ech_status echi_node_io(const struct ech_config *config, const struct echi_job *job, struct echi_cost_io *out, struct ech_error *err);
 /* Rank 0's weights, the first and then the trained ones, which `exec` may use as its own; NULL: none are here. */
 void echi_node_params(const struct ech_config *config, struct echi_exec *exec, echi_real *params);
 /* Joins, runs, leaves. Blocks. */
@@ -69,6 +71,6 @@ struct echi_shown {
 /* Of a run that begins, or goes on from there. */
 void echi_progress_begin(const struct echi_standing *at, struct echi_shown *shown);
 /* What on_progress is told now; takes the sums that the coordinator keeps for it. */
-void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t clock, bool looked, uint64_t bytes,
-                        struct echi_shown *shown);
+void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t clock, bool new_accuracy,
+                        uint64_t bytes, struct echi_shown *shown);
 #endif

@@ -19,13 +19,13 @@
 
 /* ---- the fair clock ---- */
 struct echi_fair {
-    int64_t now;               /* the fair time at the last look */
-    int64_t looked, due;       /* real time: of the last look; by when the next was meant to come */
+    int64_t now;               /* the fair time at the last check */
+    int64_t checked, due;       /* real time: of the last check; by when the next was meant to come */
     int64_t late_most;         /* the longest lateness so far */
 };
 void echi_fair_begin(struct echi_fair *fair, int64_t now);
 /* A round of the judge's loop: `now` is read after waiting, `next` is how long the next round may take as planned. */
-void echi_fair_look(struct echi_fair *fair, int64_t now, int64_t next);
+void echi_fair_check(struct echi_fair *fair, int64_t now, int64_t next);
 
 /* ---- one peer's silence, on the fair clock ---- */
 

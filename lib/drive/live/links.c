@@ -11,7 +11,10 @@
 #define A_GOT 8u                      /* DATA for each GOT */
 #define AHEAD 16u
 
-enum step { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, STEPS };
+enum step { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, PING, PONG, STEPS };
+/* Bytes of each. */
+static const size_t bytes_of[STEPS] = {[READY] = 1, [DATA] = ECHI_LINKS_BYTES, [GOT] = 1, [STOP] = 1, [LAST] = 1,
+                                       [RATE] = 1 + 2 * sizeof(double), [GIVEN] = 1 + ECHI_LINK_BYTES, [PING] = 1, [PONG] = 1 + 8};
 
 /* A round-robin tournament by the circle method: one stands still, and the others move on by one place each round. -1: nobody. */
 static int partner_of(int rank, int world, int round) {
@@ -23,18 +26,19 @@ static int partner_of(int rank, int world, int round) {
     return other < world ? other : -1;
 }
 
-static int rounds_of(int world) {
-    const int all = world - 1 + world % 2;
-    return all < ECHI_LINKS_ROUNDS ? all : ECHI_LINKS_ROUNDS;
+static int rounds_of(const struct echi_links *l) {
+    const int all = l->world - 1 + l->world % 2;
+    return l->pairs || all < ECHI_LINKS_ROUNDS ? all : ECHI_LINKS_ROUNDS;
 }
 
 static void enter(struct echi_links *l, int round, int64_t now) {
     l->round = round;
-    l->over = !l->measures || l->told || round == rounds_of(l->world);
+    l->over = !l->measures || l->told || round == rounds_of(l);
     l->partner = l->over ? -1 : partner_of(l->rank, l->world, round);
     l->heard = now;
     l->said_ready = l->said_last = l->said_stop = l->said_rate = false;
     l->stop = l->came_last = l->knows_out = false;
+    l->pings = l->pongs = l->pinged = l->answered = 0;
     l->sent = l->gots = l->said_gots = l->came = 0;
 }
 
@@ -85,84 +89,135 @@ static void widen(struct echi_rate *r, struct echi_rate seen) {
     if (seen.highest > r->highest) r->highest = seen.highest;
 }
 
-void echi_links_hear(struct echi_links *l, int peer, const uint8_t *body, size_t len, int64_t now) {
-    if (len < 1 || body[0] >= STEPS || peer < 0 || peer >= ECHI_WORLD_MAX) return;
-    if (body[0] == READY) l->is_ready[peer] = true;
-    if (body[0] == GIVEN && peer == 0 && !l->heard_given) {
-        struct echi_reader r = echi_reader_over(body + 1, len - 1);
-        struct echi_link given;
-        if (echi_link_get(&r, &given)) begin_rounds(l, &given, now);
+static bool hear_pong(struct echi_links *l, uint64_t clock, int64_t now) {
+    struct echi_links_pair *pair = &l->pairs[l->partner];
+    const int64_t way = now - l->ping_at;
+    if (l->pongs == l->pings || clock > INT64_MAX) return false;
+    if (l->pongs++ == 0 || (double)way * 1e-9 < pair->round_trip) {
+        pair->round_trip = (double)(way > 0 ? way : 1) * 1e-9;
+        pair->offset = ((double)clock - (double)(l->ping_at + l->wall)) * 1e-9 - pair->round_trip / 2;
     }
-    if (!l->began || l->over || peer != l->partner) return;
-    l->heard = now;
-    switch ((enum step)body[0]) {
+    return true;
+}
+
+static bool hear_rate(struct echi_links *l, struct echi_reader *r) {
+    const double rate = echi_get_f64(r), highest = echi_get_f64(r);
+    const struct echi_rate seen = {rate, rate, highest};
+    if (!r->ok || !echi_rate_valid(&seen)) return false;
+    l->knows_out = true;
+    widen(&l->link.out, seen);
+    if (l->pairs) l->pairs[l->partner].out = seen;
+    return true;
+}
+
+/* Of the partner, in the round under way. */
+static bool hear_partner(struct echi_links *l, enum step step, struct echi_reader *r, int64_t now) {
+    switch (step) {
     case DATA:
-        if (l->came < ECHI_LINKS_FRAMES && !l->came_last) l->at[l->came++] = now;
-        break;
+        if (l->came == ECHI_LINKS_FRAMES || l->came_last) return false;
+        l->at[l->came++] = now;
+        return true;
     case GOT:
-        if (A_GOT * (l->gots + 1) <= l->sent) l->gots++;
-        break;
-    case STOP: l->stop = true; break;
+        if (A_GOT * (l->gots + 1) > l->sent) return false;
+        l->gots++;
+        return true;
+    case STOP: return l->stop = true;
     case LAST:
+        if (l->came_last) return false;
         l->came_last = true;
         widen(&l->link.in, rate_in(l));
-        break;
-    case RATE: {
-        struct echi_reader r = echi_reader_over(body + 1, len - 1);
-        const double rate = echi_get_f64(&r), highest = echi_get_f64(&r);
-        const struct echi_rate seen = {rate, rate, highest};
-        if (!r.ok || !echi_rate_valid(&seen)) break;
-        l->knows_out = true;
-        widen(&l->link.out, seen);
-        break;
-    }
-    case READY:
+        if (l->pairs) l->pairs[l->partner].in = rate_in(l);
+        return true;
+    case RATE: return hear_rate(l, r);
+    case PING:
+        if (!l->pairs || l->pinged == ECHI_LINKS_PINGS) return false;
+        l->pinged++;
+        return true;
+    case PONG: return l->pairs && hear_pong(l, echi_get64(r), now);
+    case READY: return true;
     case GIVEN:
     case STEPS: break;
     }
+    return false;
+}
+
+static bool hear_given(struct echi_links *l, struct echi_reader *r, int64_t now) {
+    struct echi_link given;
+    if (l->heard_given || !echi_link_get(r, &given)) return false;
+    begin_rounds(l, &given, now);
+    return true;
+}
+
+bool echi_links_hear(struct echi_links *l, int peer, const uint8_t *body, size_t len, int64_t now) {
+    if (len < 1 || body[0] >= STEPS || len != bytes_of[body[0]] || peer < 0 || peer >= ECHI_WORLD_MAX) return false;
+    struct echi_reader r = echi_reader_over(body + 1, len - 1);
+    const enum step step = (enum step)body[0];
+    if (step == GIVEN) return peer == 0 && hear_given(l, &r, now);
+    if (step == READY) l->is_ready[peer] = true;
+    if (!l->began || l->over || peer != l->partner) return true;
+    if (!hear_partner(l, step, &r, now)) return false;
+    l->heard = now;
+    return true;
+}
+
+static bool say_step(enum step step, uint8_t *body, size_t *out_len) {
+    body[0] = (uint8_t)step;
+    *out_len = bytes_of[step];
+    return true;
 }
 
 static bool say(bool *said, enum step step, uint8_t *body, size_t *out_len) {
     *said = true;
-    body[0] = (uint8_t)step;
-    *out_len = 1;
-    return true;
+    return say_step(step, body, out_len);
+}
+
+/* Round trips, one after the other. False: there is nothing to say just now. */
+static bool next_ping(struct echi_links *l, int64_t now, uint8_t *body, size_t *out_len) {
+    if (l->answered < l->pinged) {
+        struct echi_writer w = echi_writer_over(body + 1, sizeof(uint64_t));
+        l->answered++;
+        echi_put64(&w, (uint64_t)(now + l->wall));
+        return say_step(PONG, body, out_len);
+    }
+    if (l->pings == ECHI_LINKS_PINGS || l->pings > l->pongs) return false;
+    l->pings++;
+    l->ping_at = now;
+    return say_step(PING, body, out_len);
+}
+
+static bool has_pinged(const struct echi_links *l) {
+    return !l->pairs || (l->pongs == ECHI_LINKS_PINGS && l->answered == ECHI_LINKS_PINGS);
 }
 
 /* Of the round under way. */
 static bool next_here(struct echi_links *l, int64_t now, int queued, uint8_t *body, size_t *out_len) {
     if (!l->said_ready) return say(&l->said_ready, READY, body, out_len);
     if (!l->is_ready[l->partner]) return false;
+    if (!has_pinged(l)) return next_ping(l, now, body, out_len);
     if (!l->said_stop && l->came > 0 && now - l->at[0] >= ENOUGH) return say(&l->said_stop, STOP, body, out_len);
     if (l->said_gots < l->came / A_GOT && !l->came_last) {
-        bool said;
         l->said_gots++;
-        return say(&said, GOT, body, out_len);
+        return say_step(GOT, body, out_len);
     }
     if (l->came_last && !l->said_rate) {
         struct echi_writer w = echi_writer_over(body + 1, 2 * sizeof(double));
         const struct echi_rate found = rate_in(l);
-        say(&l->said_rate, RATE, body, out_len);
         echi_put_f64(&w, found.rate);
         echi_put_f64(&w, found.highest);
-        *out_len += 2 * sizeof(double);
-        return true;
+        return say(&l->said_rate, RATE, body, out_len);
     }
     if (l->said_last) return false;
     if (l->stop || l->sent == ECHI_LINKS_FRAMES) return say(&l->said_last, LAST, body, out_len);
     if (queued >= QUEUED_MOST || l->sent >= AHEAD + 2 * A_GOT * l->gots) return false;
     l->sent++;
     memset(body, 0, ECHI_LINKS_BYTES);
-    body[0] = DATA;
-    *out_len = ECHI_LINKS_BYTES;
-    return true;
+    return say_step(DATA, body, out_len);
 }
 
 static void put_given(const struct echi_link *link, uint8_t *body, size_t *out_len) {
     struct echi_writer w = echi_writer_over(body + 1, ECHI_LINK_BYTES);
-    body[0] = GIVEN;
     echi_link_put(&w, link);
-    *out_len = 1 + ECHI_LINK_BYTES;
+    say_step(GIVEN, body, out_len);
 }
 
 bool echi_links_next(struct echi_links *l, int64_t now, int queued, int *out_peer, uint8_t body[ECHI_LINKS_BYTES], size_t *out_len) {

@@ -5,6 +5,7 @@
 #include "echi_checkpoint.h"
 #include "echi_error.h"
 #include "echi_os.h"
+#include "echi_socket_cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 _Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, net takes");
 
 #define EVENTS_MAX 64
-#define LINKS_LOOK INT64_C(500000)   /* ns between two looks at what is queued while links are measured: nothing tells that it has left */
+#define LINKS_CHECK INT64_C(500000)   /* ns between two checks of what is queued while links are measured: nothing tells that it has left */
 /* Of --deadline, from the first complaint about a link to the choice of whom to lose: those whose links fell silent at the same moment
  * find it out a few heartbeats apart. */
 #define COLLECT 0.25
@@ -103,7 +104,7 @@ static void loop(struct echi_node *n) {
         if (status != ECH_OK) return echi_node_give_up(n, status);
         int64_t now = echi_node_now(n);
         const int64_t beat = echi_watch_beat(n, now);
-        echi_fair_look(&n->fair, now, n->measuring_links && beat > LINKS_LOOK ? LINKS_LOOK : beat);
+        echi_fair_check(&n->fair, now, n->measuring_links && beat > LINKS_CHECK ? LINKS_CHECK : beat);
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         if (!n->over) echi_node_measure_links(n);
         echi_node_take_done(n);
@@ -117,7 +118,7 @@ static void loop(struct echi_node *n) {
         /* The time is asked for anew: since the loop waked an evaluation may have begun and ended. */
         if (!n->over) echi_node_progress(n, echi_node_now(n));
         now = echi_node_now(n);
-        if (now - n->fair.looked > n->round_most) n->round_most = now - n->fair.looked;
+        if (now - n->fair.checked > n->round_most) n->round_most = now - n->fair.checked;
     }
 }
 
@@ -249,6 +250,13 @@ void echi_node_device(const struct ech_config *c, char out[ECHI_NODE_DEVICE]) {
     const int index = count > 0 ? c->local_rank % count : 0;
     if (index == 0) snprintf(out, ECHI_NODE_DEVICE, "%s", c->device);
     else snprintf(out, ECHI_NODE_DEVICE, "%.40s:%d", c->device, index);
+}
+
+ech_status echi_node_io(const struct ech_config *c, const struct echi_job *job, struct echi_cost_io *out, struct ech_error *err) {
+    struct echi_socket_cost cost = {.byte = 0.15e-9, .message = 2.5e-6};   /* on a Sapphire Rapids */
+    ECHI_TRY(echi_socket_cost(job->n_params * sizeof(echi_real), c->key[0] != 0, &cost, err));
+    *out = (struct echi_cost_io){cost.message, cost.byte};
+    return ECH_OK;
 }
 
 ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job, struct echi_exec **out, struct ech_error *err) {

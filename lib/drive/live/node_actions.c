@@ -19,7 +19,8 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 }
 
 struct echi_slot echi_node_landing(const struct echi_node *n, int kind, struct echi_slot slot) {
-    const struct echi_slot grads = {ECHI_SLOT_WORKER_GRADS, 0};
+    const bool in_weights = echi_plan_grads_in_weights(&n->setup.plan);   /* then the place that the first gradients go to */
+    const struct echi_slot grads = {in_weights ? ECHI_SLOT_WORKER_WEIGHTS : ECHI_SLOT_WORKER_GRADS, 0};
     const bool elsewhere = kind == ECHI_KIND_PARAMS && slot.kind == ECHI_SLOT_OWNER_WEIGHTS && n->setup.plan.shards > 0;
     return elsewhere && echi_exec_slot(n->exec, grads, NULL) ? grads : slot;
 }
@@ -128,6 +129,7 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
         return settle(n, echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind)),
                       &why);
     }
+    if (a->slot.kind == ECHI_SLOT_WORKER_GRADS) echi_exec_lay(n->exec, a->slot, a->msg.part);
     const size_t dense = echi_job_coded(&n->setup.plan, a->kind) ? len - echi_coded_most(0) : len;
     len = echi_job_length(&n->setup.plan, a->kind, base + at, len);
     if (a->to != n->rank && echi_job_coded(&n->setup.plan, a->kind)) note_coded(n, a->kind, len, dense);
@@ -148,6 +150,18 @@ static void post_named(struct echi_node *n, const struct echi_action *a, enum ec
 
 static void post_bytes(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
     post_named(n, a, role, 0, at, len);
+}
+
+/* A part of a shard comes to its place among all; what else the coordinator asks for, to the front of the slot, and is put in its place
+ * when it is here. */
+static void post_copy(struct echi_node *n, const struct echi_action *a) {
+    const struct echi_msg m = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_OWNER,
+                               .part = (uint16_t)echi_posts_part(&n->setup, a, 0)};
+    const bool of_shard = a->only && m.part < echi_parts_before(&n->setup.plan.parts, n->setup.cut);
+    size_t at = 0, len;
+    if (of_shard) echi_node_extent(n, a->kind, &m, false, &at, &len);
+    else echi_exec_slot(n->exec, a->slot, &len);
+    post_named(n, a, ECHI_ROLE_COORDINATOR, echi_msg_name(&m), at, len);
 }
 
 /* Nobody reads any more what a slot has borrowed that is posted. */
@@ -173,9 +187,7 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     case ECHI_SLOT_OWNER_NORM: return post_bytes(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_plan_room(&n->setup.plan, n->rank); break;
-    case ECHI_SLOT_COORD_PARAMS:    /* a part of any kind; put in its place when it is here */
-        echi_exec_slot(n->exec, a->slot, &len);
-        return post_bytes(n, a, ECHI_ROLE_COORDINATOR, 0, len);
+    case ECHI_SLOT_COORD_PARAMS: return post_copy(n, a);
     case ECHI_SLOT_NODE_FINAL: m.flag = ECHI_PARAMS_FINAL; break;
     case ECHI_SLOT_OWNER_MOMENTUM:
     case ECHI_SLOT_HEAD_MOMENTUM: m.flag = ECHI_PARAMS_MOMENTUM; break;

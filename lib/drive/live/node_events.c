@@ -32,11 +32,14 @@ void echi_node_failed(struct echi_node *n, ech_status status, const char *text) 
 static void measure_here(void *self) {
     struct echi_node *n = self;
     struct echi_device *device = echi_exec_device(n->exec);
-    n->measure_status = echi_measure(n->job, device, n->c->config->slow, n->lane, &n->times, &n->measure_error);
+    struct echi_cost_io io;
+    n->measure_status = echi_node_io(n->c->config, n->job, &io, &n->measure_error);
+    if (n->measure_status == ECH_OK)
+        n->measure_status = echi_measure(n->job, device, n->c->config->slow, n->lane, io, &n->times, &n->measure_error);
     echi_lane_stay(n->lane);
     if (n->measure_status == ECH_OK && n->c->profile) {
         echi_profile_of(n->c->profile, echi_device_describe(device)->name, n->job->model, &n->times);
-        n->measure_status = echi_measure_costs(n->job, device, &n->times, n->lane, n->c->profile, &n->measure_error);
+        n->measure_status = echi_measure_costs(n->job, device, &n->times, n->lane, io, n->c->profile, &n->measure_error);
     }
     atomic_store(&n->measured, true);
 }
@@ -303,7 +306,7 @@ static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
     n->residuals_cleared += echi_load64(body + 8 * (ECHI_KINDS + 6));
 }
 
-/* Whose layers, for a look or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
+/* Whose layers, for an evaluation or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
  * gathered its slots are being written to a file. */
 static struct echi_slot place_of(const struct echi_node *n, int from, const struct echi_msg *m) {
     const bool gathers = n->role.coordinator->phase == ECHI_RUN_GATHERS || n->role.coordinator->phase == ECHI_RUN_LAST_KEEP;
@@ -324,7 +327,7 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
     if (!to || e->payload_len != len) return false;
-    if (to + at != e->payload) echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);   /* it may be there already */
+    echi_job_take_params(n->job, &n->setup.plan, e->peer, m, e->payload, to);
     return true;
 }
 
@@ -391,8 +394,10 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         !payload_fits(n, e, &m))
         return malformed(n, e);
     if (m.kind == ECHI_KIND_HEARTBEAT && m.to_role == ECHI_ROLE_NODE && m.from_role == ECHI_ROLE_NODE) return;   /* node_watch.c's own */
-    if (m.kind == ECHI_KIND_PROBE)   /* for no role */
-        return echi_links_hear(&n->links, e->peer, e->meta + 2, e->meta_len - 2, echi_node_now(n));
+    if (m.kind == ECHI_KIND_PROBE) {   /* for no role */
+        if (!echi_links_hear(&n->links, e->peer, e->meta + 2, e->meta_len - 2, echi_node_now(n))) malformed(n, e);
+        return;
+    }
     if (m.to_role == ECHI_ROLE_NODE && e->peer == 0) log_change(n, &m);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->role.coordinator) {

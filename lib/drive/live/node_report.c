@@ -27,11 +27,11 @@ static double rate_now(const struct echi_coordinator *c, int64_t clock, struct e
     return rate;
 }
 
-void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t clock, bool looked, uint64_t bytes,
-                        struct echi_shown *shown) {
+void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t clock, bool new_accuracy,
+                        uint64_t bytes, struct echi_shown *shown) {
     const struct ech_progress *last = &shown->progress;
     struct ech_progress p = {.seconds = (double)clock * 1e-9, .samples = c->applied, .steps = c->applied / round,
-        .epochs = (double)c->applied / job->train_samples, .accuracy = c->accuracy, .looked = looked, .bytes_sent = bytes,
+        .epochs = (double)c->applied / job->train_samples, .accuracy = c->accuracy, .new_accuracy = new_accuracy, .bytes_sent = bytes,
         .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : last->loss,
         .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : last->staleness,
         .images_per_second = rate_now(c, clock, shown)};
@@ -48,7 +48,7 @@ static bool show_eval(struct echi_node *n, int64_t now) {
     echi_lane_look(n->lane, &v);
     if (!v.runs || v.task.kind != ECHI_TASK_EVAL) return false;
     struct ech_progress p = n->shown.progress;
-    p.looked = 0;
+    p.new_accuracy = 0;
     p.evaluated = echi_exec_evaluated(n->exec);
     p.to_evaluate = n->job->test_samples;
     n->progress_at = now + ECHI_SECOND;
@@ -59,15 +59,15 @@ static bool show_eval(struct echi_node *n, int64_t now) {
 void echi_node_progress(struct echi_node *n, int64_t now) {
     struct echi_coordinator *c = n->role.coordinator;
     if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->evals != n->shown.evals && c->accuracy >= 0;   /* else a stop has ended the evaluation */
-    if (now < n->progress_at && !looked) return;
-    if (!looked && show_eval(n, now)) return;
+    const bool new_accuracy = c->evals != n->shown.evals && c->accuracy >= 0;   /* else a stop has ended the evaluation */
+    if (now < n->progress_at && !new_accuracy) return;
+    if (!new_accuracy && show_eval(n, now)) return;
     const int64_t clock = echi_coordinator_clock(c, now);
-    if (!looked && clock - n->shown.clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
+    if (!new_accuracy && clock - n->shown.clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
     uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0}, all = 0;
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_NET_KINDS_MAX; k++) all += bytes[k];
-    echi_progress_make(c, n->job, n->setup.plan.round, clock, looked, all, &n->shown);
+    echi_progress_make(c, n->job, n->setup.plan.round, clock, new_accuracy, all, &n->shown);
     n->progress_at = now + ECHI_SECOND;
     n->c->config->on_progress(n->c->config->user, &n->shown.progress);
 }

@@ -82,8 +82,8 @@ int64_t echi_watch_allowed(const struct echi_node *n, const struct echi_lane_vie
 
 static void judge_lane(struct echi_node *n) {
     struct echi_lane_view v;
-    if (n->progress.stuck || n->fair.now - n->progress.looked < n->patience.beat) return;
-    n->progress.looked = n->fair.now;
+    if (n->progress.stuck || n->fair.now - n->progress.checked < n->patience.beat) return;
+    n->progress.checked = n->fair.now;
     echi_lane_look(n->lane, &v);
     if (!v.busy || v.ticks != n->progress.ticks) {
         n->progress.ticks = v.ticks;

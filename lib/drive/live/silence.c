@@ -8,13 +8,13 @@
 #define FALL_GAIN 32
 #define DEVIATIONS 4
 
-void echi_fair_begin(struct echi_fair *f, int64_t now) { *f = (struct echi_fair){.looked = now, .due = now}; }
+void echi_fair_begin(struct echi_fair *f, int64_t now) { *f = (struct echi_fair){.checked = now, .due = now}; }
 
-void echi_fair_look(struct echi_fair *f, int64_t now, int64_t next) {
-    const int64_t passed = now - f->looked, late = now - f->due;
+void echi_fair_check(struct echi_fair *f, int64_t now, int64_t next) {
+    const int64_t passed = now - f->checked, late = now - f->due;
     if (late > f->late_most) f->late_most = late;
-    if (passed > 0) f->now += late > 0 ? f->due - f->looked : passed;
-    f->looked = now;
+    if (passed > 0) f->now += late > 0 ? f->due - f->checked : passed;
+    f->checked = now;
     f->due = now + next;
 }
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages to oneself waiting, and posts for them: gradients and weights of two steps, and few others. */
-#define LOCAL_MAX (5 * ECHI_PARTS_MAX)
+/* Messages to oneself waiting, and posts for them: gradients and weights of two steps, a copy for the coordinator, and few others. */
+#define LOCAL_MAX (6 * ECHI_PARTS_MAX)
 
 struct local_message { struct echi_net_message m; uint8_t *meta; };   /* m.meta is `meta` */
 struct local_post { int kind, name; void *buffer; size_t cap; uint64_t cookie; };
@@ -21,11 +21,12 @@ struct echi_wire {
     bool ready;                                    /* net has said READY; local messages wait for it */
     struct local_message *room;                    /* [LOCAL_MAX], the messages themselves */
     uint8_t *metas; size_t meta_max;               /* of each; net bounds it by kind */
-    struct local_message *message[LOCAL_MAX];      /* in order; [0, messages) wait, the rest are free */
+    struct local_message *message[LOCAL_MAX];      /* that wait, in order */
     int messages;
+    struct local_message *spare[LOCAL_MAX];        /* [0, free) are; the last n_given were given out since the last poll */
+    int free, n_given;
     struct local_post post[LOCAL_MAX];
     int posts;
-    int n_given;
     struct { int peer, kind; uint64_t cookie; } back[LOCAL_MAX];   /* payloads that come back as SENT: for peers that are gone; lent ones */
     int n_back;
 };
@@ -100,7 +101,7 @@ ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire
     w->metas = calloc(LOCAL_MAX, w->meta_max + 1);
     const bool has_room = w->room && w->metas;
     for (size_t i = 0; i < LOCAL_MAX && has_room; i++) {
-        w->message[i] = &w->room[i];
+        w->spare[w->free++] = &w->room[i];
         w->room[i].meta = w->metas + i * w->meta_max;
     }
     ech_status status = has_room ? echi_net_open(config, &w->net, err) : echi_fail_memory(err, "run.open", "messages to oneself");
@@ -158,13 +159,13 @@ ech_status echi_wire_send(struct echi_wire *w, int peer, const struct echi_net_m
         if (status != ECH_E_PEER_LOST || message->payload_len == 0) return status;
         return come_back(w, peer, message->kind, message->cookie, err);
     }
-    struct local_message *l = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
-    if (!l || message->meta_len > w->meta_max)
+    if (w->free == 0 || message->meta_len > w->meta_max)
         return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
+    struct local_message *l = w->spare[--w->free];
     memcpy(l->meta, message->meta, message->meta_len);
     l->m = *message;
     l->m.meta = l->meta;
-    w->messages++;
+    w->message[w->messages++] = l;
     return ECH_OK;
 }
 
@@ -210,11 +211,8 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
         if (copied)
             out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->rank, .kind = m->kind, .name = m->name,
                 .cookie = m->cookie};
-        /* The message's room moves behind those that wait, where it rests until the next poll. */
-        memmove(&w->message[i], &w->message[i + 1], (size_t)(LOCAL_MAX - 1 - i) * sizeof w->message[0]);
-        w->message[LOCAL_MAX - 1] = l;
-        w->messages--;
-        w->n_given++;
+        memmove(&w->message[i], &w->message[i + 1], (size_t)(--w->messages - i) * sizeof w->message[0]);
+        w->spare[LOCAL_MAX - ++w->n_given] = l;   /* its room is the caller's until the next poll */
     }
     return ECH_OK;
 }
@@ -222,7 +220,7 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
 ech_status echi_wire_poll(struct echi_wire *w, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
                           struct ech_error *err) {
     *out_count = 0;
-    w->n_given = 0;
+    while (w->n_given > 0) w->spare[w->free++] = w->spare[LOCAL_MAX - w->n_given--];
     while (w->n_back > 0 && *out_count < cap / 4) {
         w->n_back--;
         out[(*out_count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->back[w->n_back].peer,

@@ -120,7 +120,7 @@ extern const struct echi_supply echi_sim_heap;   /* sim.c: memory for records an
 void echi_sim_end(struct echi_sim *s, ech_status status);
 void echi_sim_no_memory(struct echi_sim *s);
 static inline int64_t echi_sim_now(const struct echi_sim *s) { return echi_cost_now(s->cost); }
-/* Rank 0's copy of all weights: the first, then those last looked at. Only with arithmetic. */
+/* Rank 0's copy of all weights: the first, then those evaluated last. Only with arithmetic. */
 void *echi_sim_params(const struct echi_sim *s);
 
 /* sim_actions.c */

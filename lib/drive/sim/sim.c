@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Events between two looks at the real clock and at what the caller wants: without arithmetic, and with it. */
-#define LOOK_EVERY_COST 4096
-#define LOOK_EVERY_REAL 64
+/* Events between two checks of the real clock and of what the caller wants: without arithmetic, and with it. */
+#define CHECK_EVERY_COST 4096
+#define CHECK_EVERY_REAL 64
 
 void echi_sim_end(struct echi_sim *s, ech_status status) {
     if (s->over) return;
@@ -33,12 +33,12 @@ void *echi_sim_params(const struct echi_sim *s) {
 static void show_progress(struct echi_sim *s) {
     struct echi_coordinator *c = s->coordinator;
     if (!s->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
-    const bool looked = c->evals != s->shown.evals;
+    const bool new_accuracy = c->evals != s->shown.evals;
     const int64_t now = echi_now(), clock = echi_coordinator_clock(c, echi_sim_now(s));
     uint64_t bytes = 0;
-    if (now < s->shown_at && !looked) return;
+    if (now < s->shown_at && !new_accuracy) return;
     for (int k = 0; k <= ECHI_KINDS; k++) bytes += s->sent[k];
-    echi_progress_make(c, s->job, s->node[0].setup.plan.round, clock, looked, bytes, &s->shown);
+    echi_progress_make(c, s->job, s->node[0].setup.plan.round, clock, new_accuracy, bytes, &s->shown);
     s->shown_at = now + ECHI_SECOND;
     s->config->on_progress(s->config->user, &s->shown.progress);
 }
@@ -140,7 +140,7 @@ static ech_status open_all(struct echi_sim *s) {
 }
 
 static void loop(struct echi_sim *s) {
-    const uint64_t every = s->real ? LOOK_EVERY_REAL : LOOK_EVERY_COST;
+    const uint64_t every = s->real ? CHECK_EVERY_REAL : CHECK_EVERY_COST;
     struct echi_happening what;
     for (uint64_t i = 1; !s->over && echi_cost_next(s->cost, &what); i++) {
         echi_sim_happened(s, &what);

@@ -23,7 +23,11 @@ static struct echi_transit *new_transit(struct echi_sim *s, int from, int to, in
     const uint32_t id = echi_records_take(&s->transits);
     struct echi_transit *f = id == ECHI_NOTHING ? NULL : echi_records_at(&s->transits, id);
     if (f) {
-        *f = (struct echi_transit){.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .meta_len = (uint32_t)meta_len};
+        memset(f, 0, offsetof(struct echi_transit, meta));
+        f->from = (uint16_t)from;
+        f->to = (uint16_t)to;
+        f->kind = (uint8_t)kind;
+        f->meta_len = (uint32_t)meta_len;
         if (meta_len <= sizeof f->meta || (f->more = malloc(meta_len))) {
             *out_id = id;
             return f;
@@ -117,18 +121,19 @@ static void send_plan(struct echi_sim *s) {
     if (status != ECH_OK) echi_sim_end(s, status);
 }
 
-/* The node role leaves the bodies of these to its driver. What STATS would say is known here without it. */
-static void send(struct echi_sim *s, int rank, const struct echi_action *a) {
-    uint8_t body[ECHI_STATS_BYTES > ECHI_TIMES_BYTES_MAX ? ECHI_STATS_BYTES : ECHI_TIMES_BYTES_MAX] = {0};
+static void send_measured(struct echi_sim *s, int rank) {
+    uint8_t body[ECHI_TIMES_BYTES_MAX];
     struct echi_times times;
-    if (a->kind == ECHI_KIND_STATS) {
-        echi_sim_send_body(s, rank, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, ECHI_STATS_BYTES);
-    } else if (a->kind == ECHI_KIND_MEASURED) {
-        echi_sim_times(s, rank, &times);
-        echi_sim_send_body(s, rank, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
-    } else {
-        echi_sim_send(s, rank, a->to, &a->msg, a->slot);
-    }
+    echi_sim_times(s, rank, &times);
+    echi_sim_send_body(s, rank, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
+}
+
+/* The node role leaves the bodies of two kinds to its driver. What STATS would say is known here without it. */
+static void send(struct echi_sim *s, int rank, const struct echi_action *a) {
+    static const uint8_t nothing[ECHI_STATS_BYTES];
+    if (a->kind == ECHI_KIND_STATS) echi_sim_send_body(s, rank, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, nothing, sizeof nothing);
+    else if (a->kind == ECHI_KIND_MEASURED) send_measured(s, rank);
+    else echi_sim_send(s, rank, a->to, &a->msg, a->slot);
 }
 
 /* A role refuses an event: an event of its own, behind the list. */

@@ -107,7 +107,7 @@ static void noticed(struct echi_sim *s, int rank) {
 
 /* ---------------------------------------------------------------- messages */
 
-/* A part of the weights for a look, from the place where it came in to its place among all. */
+/* A part of the weights for an evaluation, from the place where it came in to its place among all. */
 static void place_params(struct echi_sim *s, const struct echi_transit *f, const struct echi_msg *m) {
     struct echi_exec *x = s->node[0].exec;
     if (!s->real) return;

@@ -127,7 +127,7 @@ void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
     end_loan(s, rank, a->slot);
     if (s->node[rank].role.gone[a->to]) return;
     if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;   /* one frame grants all that is posted at once */
-    for (int i = 0; i < echi_posts(setup, a); i++) post_named(s, rank, a, echi_posts_part(setup, a, i));
+    for (int i = 0, posts = echi_posts(setup, a); i < posts; i++) post_named(s, rank, a, echi_posts_part(setup, a, i));
 }
 
 /* `rank` and the lost node have this channel no more: places are free, and what it holds from the lost node is gone. */

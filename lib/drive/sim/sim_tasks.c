@@ -99,12 +99,15 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
         out->head[i] *= longer / h->speed;
     }
     out->exchange *= longer / io_speed;
+    out->add *= longer / io_speed;
     out->update *= longer / h->speed;
     out->messages *= longer / io_speed;
     out->link = echi_link_known(&s->link[rank]) ? s->link[rank] : echi_link_of(h->rate);
     out->jitter = h->jitter;
     out->stutter = h->stutter;
     out->stutter_factor = h->stutter_factor;
+    out->quota = h->quota;
+    out->period = h->period;
     out->delay = h->delay;
 }
 
@@ -183,7 +186,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
                coding(s, rank, t->ratio);
     case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->flight] + coding(s, rank, t->ratio);
     case ECHI_TASK_FORWARD: return echi_times_forward(&p->times, t->lease.n) * n->factor[t->flight];
-    case ECHI_TASK_EVAL: return p->look * s->job->test_samples;
+    case ECHI_TASK_EVAL: return p->eval * s->job->test_samples;
     case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:   /* as an apply they read and write four or five arrays, and memory is what takes the time */
     case ECHI_TASK_LOCAL_JOIN: return p->apply * parameters(s, rank, false);
@@ -200,7 +203,10 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     const uint32_t id = echi_records_take(&s->tasks);
     if (id == ECHI_NOTHING) return echi_sim_no_memory(s);
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
-    *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
+    t->node = (uint16_t)rank;
+    t->ran = false;
+    t->told = n->setup.cut;
+    t->task = *task;
     if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0 && task->from == 0)
         n->factor[task->flight] = echi_hosts_step_factor(s->hosts, s->config->seed, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
@@ -214,9 +220,12 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     echi_cost_compute(s->cost, rank, &w);
 }
 
+static const struct echi_result nothing;   /* of a task that is not computed */
+
 /* False when it failed, and the run with it. */
 static bool run(struct echi_sim *s, struct echi_sim_task *t) {
     if (t->ran || !s->real) return true;
+    t->result = nothing;
     ech_status status = echi_exec_run(s->node[t->node].exec, &t->task, &t->result, s->err);
     t->ran = true;
     if (status != ECH_OK) echi_sim_end(s, status);
@@ -224,7 +233,7 @@ static bool run(struct echi_sim *s, struct echi_sim_task *t) {
 }
 
 static void tell(struct echi_sim *s, const struct echi_sim_task *t, enum echi_event_type type, int layer) {
-    struct echi_event e = {.type = (uint8_t)type, .layer = layer, .task = &t->task, .result = &t->result};
+    struct echi_event e = {.type = (uint8_t)type, .layer = layer, .task = &t->task, .result = s->real ? &t->result : &nothing};
     if (!s->over) echi_sim_event(s, t->node, (enum echi_role)t->task.role, &e);
 }
 
