@@ -182,7 +182,10 @@ WRAPPED(ssize_t, read, int fd, void *to, size_t len) {
     return cut(error, &len) ? __real_read(fd, to, len) : -1;
 }
 WRAPPED(ssize_t, write, int fd, const void *from, size_t len) {
-    const int error = verdict(INJECT_WRITE, CALLER);
+    /* A thread is woken by a write, too, to what is no file of any kind. */
+    struct stat info;
+    const bool wakes = __real_fstat(fd, &info) == 0 && (info.st_mode & S_IFMT) == 0;
+    const int error = verdict(wakes ? INJECT_WAKE : INJECT_WRITE, CALLER);
     return cut(error, &len) ? __real_write(fd, from, len) : -1;
 }
 
@@ -242,23 +245,12 @@ void inject_clock_real(void) {
 static _Thread_local const _Atomic int64_t *mine;
 void inject_clock_follow(const _Atomic int64_t *of_machine) { mine = of_machine; }
 
-static atomic_llong haste;
-void inject_clock_hasten(int64_t by) { atomic_store(&haste, by); }
-
-static bool on_a_lane(void) {
-    static _Thread_local bool known;   /* a thread gets its name soon after it has begun */
-    char name[16] = "";
-    known = known || (pthread_getname_np(pthread_self(), name, sizeof name) == 0 && strcmp(name, "ech-lane") == 0);
-    return known;
-}
-
 /* What this thread's machine shows at the real time `now`. */
 static long long seen_at(long long now) {
     return (atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0);
 }
 WRAPPED(int, clock_gettime, clockid_t id, struct timespec *out) {
     const int code = __real_clock_gettime(id, out);
-    if (id == CLOCK_MONOTONIC && atomic_load(&haste) && on_a_lane()) atomic_fetch_add(&ahead, atomic_load(&haste));
     if (id == CLOCK_MONOTONIC) *out = timespec_of(seen_at(nanoseconds(out)));
     else if (id == CLOCK_THREAD_CPUTIME_ID && atomic_load(&stopped)) *out = timespec_of(0);
     return code;

@@ -11,6 +11,7 @@
 #define INJECT_LIST(X)                                                                                                        \
     X(ALLOC)     /* malloc calloc realloc posix_memalign */                                                                   \
     X(OPEN) X(STAT) X(READ) X(WRITE) X(CHMOD) X(FSYNC) X(CLOSE) X(RENAME)                                                     \
+    X(WAKE)      /* a write to an eventfd */                                                                                  \
     X(THREAD) X(SOCKET) X(EPOLL) X(EVENTFD) X(LISTEN) X(ACCEPT) X(RESOLVE) X(ENTROPY) X(AFFINITY) X(LIBRARY) X(STREAM)
 enum inject_call {
 #define INJECT_ENUM(name) INJECT_##name,
@@ -44,7 +45,4 @@ void inject_clock_follow(const _Atomic int64_t *ahead);
 void inject_clock_jump(int64_t nanoseconds);   /* forward or, negative, backward */
 void inject_clock_stop(bool stop);             /* it stands still, processor time too; then goes on from there */
 void inject_clock_real(void);
-/* Each look at it by a compute lane moves it on by so much: measuring at start, which repeats steps for so and so long, is
- * then over at once, and for all others as much time has passed as ever. 0 ends it. */
-void inject_clock_hasten(int64_t nanoseconds);
 #endif

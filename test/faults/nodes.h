@@ -136,7 +136,7 @@ static void prepare_nodes(int world, const char *sync, int separate) {
     for (int r = 0; r < world; r++) {
         struct ech_config *c = &nodes[r].config;
         ech_config_init(c);
-        c->measure = 0.02;   /* most of the time of a short run is its measuring */
+        c->measure = 0.001;   /* most of the time of a short run is its measuring */
         c->rank = r;
         c->world = world;
         snprintf(c->sync, sizeof c->sync, "%s", sync);

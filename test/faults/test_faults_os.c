@@ -102,6 +102,13 @@ static void each_refusal(void **state) {
         if (tried[c] == 0) fail_msg("no %s was refused", inject_name((enum inject_call)c));
 }
 
+/* Who is not woken looks by himself after half a second. */
+static void lost_wake_ups(void **state) {
+    (void)state;
+    static const struct refusal lost = {INJECT_WAKE, EAGAIN, ECH_OK, ""};
+    for (long n = 1; n <= 10; n++) assert_true(refuse_once(&lost, node_main, n));
+}
+
 static void entropy(void **state) {
     (void)state;
     uint8_t bytes[64];
@@ -242,7 +249,7 @@ static void a_point_is_a_point(void **state) {
     struct ech_error err;
     const size_t len_comma = write_all_text(in_comma, sizeof in_comma, plan_path);
     ech_config_init(&config);
-    config.measure = 0.02;
+    config.measure = 0.001;
     const ech_status point = ech_config_set(&config, "lr", "0.125", &err), comma = ech_config_set(&config, "lr", "0,125", &err);
     char shown[16];
     snprintf(shown, sizeof shown, "%.1f", 0.5);
@@ -257,9 +264,8 @@ static void a_point_is_a_point(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(entropy), cmocka_unit_test(computing_threads),
-                                       cmocka_unit_test(processors), cmocka_unit_test(few_descriptors),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(lost_wake_ups), cmocka_unit_test(entropy),
+                                       cmocka_unit_test(computing_threads), cmocka_unit_test(processors), cmocka_unit_test(few_descriptors),
                                        cmocka_unit_test(a_point_is_a_point)};
-    inject_clock_hasten(2000000);
     return cmocka_run_group_tests_name("refusals of the OS", tests, nodes_setup, nodes_teardown);
 }
