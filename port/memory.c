@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -23,14 +24,24 @@
 
 /* The nodes of a machine compare and take in turn. Memory counts as taken once it is touched: without turns several nodes would find the
  * same memory, and the kernel would kill one of them. The lock is on the file that reports what there is, since all of them can open it.
- * Any process may hold that lock, so a node waits ten seconds at most. */
+ * Any process may hold that lock, one that was stopped too, so a node waits ten seconds at most; and where it did in vain, it asks once for
+ * each block from then on, until it gets its turn again. */
 #define TURN_TRIES 10000
 #define TURN_PAUSE 1000000   /* nanoseconds from now, not until a time: a clock that jumps back would hold a node up */
+static atomic_int tries_most = TURN_TRIES;
 
 static int take_turn(void) {
     const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    for (int tries = 0; fd >= 0 && tries < TURN_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; tries++)
+    if (fd < 0) return fd;
+    const int most = atomic_load(&tries_most);
+    for (int tries = 1; flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; tries++) {
+        if (tries >= most) {
+            atomic_store(&tries_most, 1);
+            return fd;
+        }
         echi_sleep(TURN_PAUSE);
+    }
+    atomic_store(&tries_most, TURN_TRIES);
     return fd;
 }
 

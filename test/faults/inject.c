@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -166,6 +167,7 @@ WRAPPED(int, lstat64, const char *path, struct stat *out) { MAY_FAIL(STAT, -1); 
 WRAPPED(int, fchmod, int fd, mode_t mode) { MAY_FAIL(CHMOD, -1); return __real_fchmod(fd, mode); }
 WRAPPED(int, fsync, int fd) { MAY_FAIL(FSYNC, -1); return __real_fsync(fd); }
 WRAPPED(int, rename, const char *from, const char *to) { MAY_FAIL(RENAME, -1); return __real_rename(from, to); }
+WRAPPED(int, flock, int fd, int how) { MAY_FAIL(LOCK, -1); return __real_flock(fd, how); }
 WRAPPED(FILE *, fopen, const char *path, const char *mode) { MAY_FAIL(STREAM, NULL); return __real_fopen(path, mode); }
 WRAPPED(FILE *, fopen64, const char *path, const char *mode) { MAY_FAIL(STREAM, NULL); return __real_fopen64(path, mode); }
 

@@ -12,7 +12,8 @@
     X(ALLOC)     /* malloc calloc realloc posix_memalign */                                                                   \
     X(OPEN) X(STAT) X(READ) X(WRITE) X(CHMOD) X(FSYNC) X(CLOSE) X(RENAME)                                                     \
     X(WAKE)      /* a write to an eventfd */                                                                                  \
-    X(THREAD) X(SOCKET) X(EPOLL) X(EVENTFD) X(LISTEN) X(ACCEPT) X(RESOLVE) X(ENTROPY) X(AFFINITY) X(LIBRARY) X(STREAM)
+    X(THREAD) X(SOCKET) X(EPOLL) X(EVENTFD) X(LISTEN) X(ACCEPT) X(RESOLVE) X(ENTROPY) X(AFFINITY) X(LIBRARY) X(STREAM)        \
+    X(LOCK)      /* flock */
 enum inject_call {
 #define INJECT_ENUM(name) INJECT_##name,
     INJECT_LIST(INJECT_ENUM)

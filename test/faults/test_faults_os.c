@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -157,6 +158,31 @@ static void processors(void **state) {
     inject_nothing();
 }
 
+static int64_t large_block_takes(void) {
+    const int64_t began = echi_now();
+    void *p = echi_alloc_aligned((size_t)1 << 20);
+    const int64_t took = echi_now() - began;
+    assert_non_null(p);
+    echi_free_aligned(p);
+    return took;
+}
+
+/* The turn on the machine's memory never comes, since a process was stopped that has it: that holds nobody up more than once. */
+static void a_turn_that_never_comes(void **state) {
+    (void)state;
+    inject(INJECT_LOCK, 1, LONG_MAX / 2, EWOULDBLOCK);
+    assert_true(large_block_takes() > 9000000000);
+    inject(INJECT_LOCK, 1, LONG_MAX / 2, EWOULDBLOCK);
+    large_block_takes();
+    assert_int_equal(inject_hits(), 1 + 1);   /* asked once, and given back */
+    inject_nothing();
+    large_block_takes();   /* gets its turn, and so waits the next time */
+    inject(INJECT_LOCK, 1, 3, EWOULDBLOCK);
+    large_block_takes();
+    assert_int_equal(inject_calls(INJECT_LOCK), 3 + 1 + 1);   /* refused, taken, given back */
+    inject_nothing();
+}
+
 /* Few descriptors, all of them taken but k: a run either gets what it needs or says what it lacks. */
 static void few_descriptors(void **state) {
     (void)state;
@@ -264,8 +290,10 @@ static void a_point_is_a_point(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(lost_wake_ups), cmocka_unit_test(entropy),
-                                       cmocka_unit_test(computing_threads), cmocka_unit_test(processors), cmocka_unit_test(few_descriptors),
-                                       cmocka_unit_test(a_point_is_a_point)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_refusal), cmocka_unit_test(lost_wake_ups), cmocka_unit_test(entropy),
+        cmocka_unit_test(computing_threads), cmocka_unit_test(processors), cmocka_unit_test(a_turn_that_never_comes),
+        cmocka_unit_test(few_descriptors), cmocka_unit_test(a_point_is_a_point),
+    };
     return cmocka_run_group_tests_name("refusals of the OS", tests, nodes_setup, nodes_teardown);
 }
