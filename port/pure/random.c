@@ -31,13 +31,17 @@ void echi_random_init(struct echi_random *r, uint64_t seed, enum echi_stream str
     *r = (struct echi_random){.seed = seed, .stream = stream, .a = a};
 }
 
-uint32_t echi_random_u32(struct echi_random *r) {
-    if (!r->have) {
-        echi_random4(r->seed, r->stream, r->a, r->at++, r->word);
-        r->have = 4;
-    }
+static void draw_four(struct echi_random *r) {
+    echi_random4(r->seed, r->stream, r->a, r->at++, r->word);
+    r->have = 4;
+}
+
+static inline uint32_t next(struct echi_random *r) {
+    if (!r->have) draw_four(r);
     return r->word[4 - r->have--];
 }
+
+uint32_t echi_random_u32(struct echi_random *r) { return next(r); }
 
 double echi_random_unit(struct echi_random *r) {
     const uint64_t high = echi_random_u32(r) >> 5, low = echi_random_u32(r) >> 6; /* 27 + 26 bits */
@@ -51,11 +55,12 @@ double echi_random_normal(struct echi_random *r) {
 
 uint32_t echi_random_below(struct echi_random *r, uint32_t bound) {
     /* The high word of word * bound. Of the 2^32 words, the first 2^32 mod bound are one too many for some results:
-     * those whose low word is below that number are drawn again. */
-    const uint32_t surplus = (uint32_t)(-bound) % bound;
-    uint64_t product;
-    do product = (uint64_t)echi_random_u32(r) * bound;
-    while ((uint32_t)product < surplus);
+     * those whose low word is below that number are drawn again. It is below `bound`, so few words need the division. */
+    uint64_t product = (uint64_t)next(r) * bound;
+    if ((uint32_t)product < bound) {
+        const uint32_t surplus = (uint32_t)(-bound) % bound;
+        while ((uint32_t)product < surplus) product = (uint64_t)next(r) * bound;
+    }
     return (uint32_t)(product >> 32);
 }
 

@@ -150,6 +150,7 @@ static void return_for_the_cut_off(struct sim *s) {
 
 /* Nothing is on its way, no slot is read or written, but the places that wait for what will never come. */
 static void check_silence(struct sim *s) {
+    static const uint8_t nobody[PARAMS];
     return_loans(s);
     return_for_the_cut_off(s);
     for (int i = 0; i < s->pooled; i++)
@@ -173,8 +174,8 @@ static void check_silence(struct sim *s) {
         if (n->role.head)
             MUST(s, SILENCE, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] &&
                                  !n->head.in_flight[2]);
-        for (size_t i = 0; i < sizeof n->place / sizeof n->place[0]; i++)
-            for (int k = 0; k < PARAMS; k++) MUST(s, SILENCE, n->place[i].readers[k] == 0);
+        for (int i = 0; i < s->first_place[ECHI_SLOT_KINDS]; i++)
+            MUST(s, SILENCE, memcmp(n->place[i].readers, nobody, sizeof nobody) == 0);
     }
 }
 
@@ -258,8 +259,7 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
     for (int k = 1; k < s->plan.shards; k++) {
         const int other = s->coordinator.plan.shard_owner[k];
         const uint32_t *weights = place_at(s, other, ECHI_SLOT_OWNER_WEIGHTS, s->node[other].owner.current)->word;
-        for (int i = 0; i < cut_of(s) * WORDS; i++)
-            if (owns_word(s, other, i)) out[i] = weights[i];
+        for (uint32_t words = words_owned(s, other); words; words = but_first(words)) out[first_of(words)] = weights[first_of(words)];
     }
     for (int g = 0; g < s->plan.n_groups; g++) peer[g] = o->peer[g].there ? (uint8_t)(2 * g + o->peer[g].current) : ECHI_NONE;
     if (s->plan.n_groups > 1 && !o->alone)   /* it may have made no weights of the last states, since nobody has asked for any */

@@ -108,7 +108,8 @@ static uint32_t toy_outer(int i, uint32_t *v, uint32_t sum, bool momentum) {
  * under which they were sent. round: of a worker's weights under `local`, the rounds in them. of: of a worker's weights, by word, 1 and
  * what the copy held that it came from. */
 struct place {
-    uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS]; bool writer[PARAMS];
+    uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer, of[PARAMS]; uint8_t readers[PARAMS];
+    uint32_t written;                            /* the words that somebody writes, a bit each */
     uint16_t lent[LAYERS * WORDS]; int n_lent;   /* messages that it borrows: their SENT is held back */
 };
 /* name: of what comes by part its first word, else 0; writes: from now on its payload may be written there. */
@@ -297,6 +298,8 @@ struct sim {
     uint32_t orders; int dues;
     uint16_t unused; int pooled;            /* messages that are free; those ever used */
     bool work_used[TASKS];
+    int parts;                              /* of the plan, in front of the cut */
+    uint16_t first_place[ECHI_SLOT_KINDS + 1];   /* of each kind of slot, among a node's places; at last one past all */
     /* from here on nothing is cleared for a run, but what a node begins with */
     struct node node[NODES];
     struct echi_coordinator coordinator;
@@ -387,7 +390,7 @@ static void tell_rates(const struct sim *s) {
                 r->slow, r->skewed, r->every, r->pauses, r->cuts, r->walls, r->kills, r->fatal, r->jumps, r->stops);
 }
 
-static void die(struct sim *s, enum invariant which, const char *what) {
+_Noreturn static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "rescues", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
@@ -418,14 +421,17 @@ static void die(struct sim *s, enum invariant which, const char *what) {
     for (uint64_t i = s->notes > NOTES ? s->notes - NOTES : 0; i < s->notes; i++) tell_note(s, i);
     if (s->fails) s->fails(s);
     fail();
+    abort();   /* cmocka has left by now */
+}
+/* Out of the way of who asks: thousands of conditions hold for each that does not. */
+_Noreturn __attribute__((cold, noinline)) static void broken(struct sim *s, enum invariant which, int line, const char *condition) {
+    char text[200];
+    snprintf(text, sizeof text, "line %d: %s", line, condition);
+    die(s, which, text);
 }
 #define MUST(s, which, condition)                                                                                                \
     do {                                                                                                                         \
-        if (!(condition)) {                                                                                                      \
-            char text_[200];                                                                                                     \
-            snprintf(text_, sizeof text_, "line %d: %s", __LINE__, #condition);                                                  \
-            die(s, MUST_##which, text_);                                                                                         \
-        }                                                                                                                        \
+        if (!(condition)) broken(s, MUST_##which, __LINE__, #condition);                                                         \
     } while (0)
 #define CHECK(s, condition) MUST(s, DRIVER, condition)
 
@@ -491,12 +497,14 @@ static int places_of(int kind) {
     default: return 3;
     }
 }
+static void number_places(struct sim *s) {
+    for (int k = 0; k < ECHI_SLOT_KINDS; k++) s->first_place[k + 1] = (uint16_t)(s->first_place[k] + places_of(k));
+    CHECK(s, s->first_place[ECHI_SLOT_KINDS] <= sizeof s->node[0].place / sizeof s->node[0].place[0]);
+}
 static struct place *memory_of(struct sim *s, int node, struct echi_slot slot) {
-    static int first[ECHI_SLOT_KINDS + 1];
-    for (int k = 0; k < ECHI_SLOT_KINDS && !first[ECHI_SLOT_KINDS]; k++) first[k + 1] = first[k] + places_of(k);
-    CHECK(s, (size_t)first[ECHI_SLOT_KINDS] <= sizeof s->node[node].place / sizeof s->node[node].place[0]);
-    CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < places_of(slot.kind));
-    return &s->node[node].place[first[slot.kind] + slot.index];
+    CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS);
+    CHECK(s, slot.index < s->first_place[slot.kind + 1] - s->first_place[slot.kind]);
+    return &s->node[node].place[s->first_place[slot.kind] + slot.index];
 }
 /* One of the coordinator's is another's memory (exec_slots.c). */
 static struct place *own_place(struct sim *s, int node, struct echi_slot slot) {
@@ -507,35 +515,48 @@ static struct place *own_place(struct sim *s, int node, struct echi_slot slot) {
 static struct place *place(struct sim *s, int node, struct echi_slot slot) {
     return own_place(s, node, echi_loans_slot(&s->node[node].role.loans, slot));
 }
+static struct place *both_places(struct sim *s, int node, struct echi_slot slot, struct place **out_own) {
+    const struct echi_slot lender = echi_loans_slot(&s->node[node].role.loans, slot);
+    struct place *own = own_place(s, node, slot);
+    *out_own = own;
+    return lender.kind == slot.kind && lender.index == slot.index ? own : own_place(s, node, lender);
+}
 static struct place *place_at(struct sim *s, int node, int kind, int index) {
     return place(s, node, (struct echi_slot){(uint8_t)kind, (uint16_t)index});
 }
-static void race(struct sim *s, int node, struct echi_slot slot, int word, const char *what) {
+/* Words [first, end) of a slot, a bit each. */
+static uint32_t words_from(int first, int end) { return (1u << end) - (1u << first); }
+/* The first word of a set that is not empty; what is left without it. */
+static int first_of(uint32_t words) { return __builtin_ctz(words); }
+static uint32_t but_first(uint32_t words) { return words & (words - 1); }
+
+_Noreturn static void race(struct sim *s, int node, struct echi_slot slot, int word, const char *what) {
     char text[160];
     snprintf(text, sizeof text, "node %d, slot kind %d index %d, word %d: %s", node, slot.kind, slot.index, word, what);
     die(s, MUST_RACE, text);
 }
-/* Who reads what is borrowed reads both places: neither the slot is posted meanwhile, nor the lender's memory written. */
-static void read_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    struct place *p = place(s, node, slot), *own = own_place(s, node, slot);
-    for (int i = first; i < end; i++) {
-        if (p->writer[i] || own->writer[i]) race(s, node, slot, i, "read while it is written");
-        p->readers[i]++;
-        own->readers[i] = (uint8_t)(own->readers[i] + (own != p));
-    }
+static void count_readers(struct place *p, uint32_t words, int more) {
+    for (; words; words = but_first(words)) p->readers[first_of(words)] = (uint8_t)(p->readers[first_of(words)] + more);
 }
-static void read_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    struct place *p = place(s, node, slot), *own = own_place(s, node, slot);
-    for (int i = first; i < end; i++) {
-        p->readers[i]--;
-        own->readers[i] = (uint8_t)(own->readers[i] - (own != p));
-    }
+/* Who reads what is borrowed reads both places: neither the slot is posted meanwhile, nor the lender's memory written. */
+static void read_begins(struct sim *s, int node, struct echi_slot slot, uint32_t words) {
+    struct place *own, *p = both_places(s, node, slot, &own);
+    const uint32_t race_in = (p->written | own->written) & words;
+    if (race_in) race(s, node, slot, first_of(race_in), "read while it is written");
+    count_readers(p, words, 1);
+    if (own != p) count_readers(own, words, 1);
+}
+static void read_ends(struct sim *s, int node, struct echi_slot slot, uint32_t words) {
+    struct place *own, *p = both_places(s, node, slot, &own);
+    count_readers(p, words, -1);
+    if (own != p) count_readers(own, words, -1);
 }
 /* Of a node that is alone: are its weights lent to its worker, which may compute on them no more when they are applied in place? */
 static bool lends_in_place(const struct sim *s, int node, struct echi_slot slot) {
     const struct echi_loans *l = &s->node[node].role.loans;
     bool lends = false;
-    for (int i = 0; i < ECHI_LOANS && slot.kind == ECHI_SLOT_OWNER_WEIGHTS && echi_plan_alone(&s->plan); i++)
+    if (slot.kind != ECHI_SLOT_OWNER_WEIGHTS || !echi_plan_alone(&s->plan)) return false;
+    for (int i = 0; i < ECHI_LOANS; i++)
         lends = lends || (l->loan[i].messages > 0 && l->loan[i].lender.kind == slot.kind && l->loan[i].lender.index == slot.index);
     return lends;
 }
@@ -547,25 +568,25 @@ static bool in_weights(const struct sim *s, struct echi_slot slot) {
 /* A push that is lent has one reader, its message, and its receiver may write beside that, as an owner that is alone beside that of its
  * weights; other weights that are lent nobody writes. Such an owner may be asked for a copy while its task waits for the release: the copy
  * is made before that, and only its SENT comes later. */
-static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    struct place *p = place(s, node, slot);
-    const bool borrows = p != own_place(s, node, slot);
+static void write_begins(struct sim *s, int node, struct echi_slot slot, uint32_t words) {
+    struct place *own, *p = both_places(s, node, slot, &own);
+    const bool borrows = p != own;
     const bool is_message = borrows && !in_weights(s, echi_loans_slot(&s->node[node].role.loans, slot));
     const bool lends = lends_in_place(s, node, slot);
     const int messages = is_message || lends, copies = lends ? s->node[node].owner.sends : 0;
-    if (borrows && slot.kind != ECHI_SLOT_OWNER_GRADS) race(s, node, slot, first, "written, and it is lent to be read");
-    for (int i = first; i < end; i++) {
-        if (p->writer[i]) race(s, node, slot, i, "written by two");
-        if (p->readers[i] < messages || p->readers[i] > messages + copies) race(s, node, slot, i, "written while it is read");
-        p->writer[i] = true;
+    const uint32_t twice = p->written & words;
+    if (borrows && slot.kind != ECHI_SLOT_OWNER_GRADS && words) race(s, node, slot, first_of(words), "written, and it is lent to be read");
+    if (twice) race(s, node, slot, first_of(twice), "written by two");
+    for (uint32_t left = words; left; left = but_first(left)) {
+        const int readers = p->readers[first_of(left)];
+        if (readers < messages || readers > messages + copies) race(s, node, slot, first_of(left), "written while it is read");
     }
+    p->written |= words;
 }
-static void write_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
-    for (int i = first; i < end; i++) place(s, node, slot)->writer[i] = false;
-}
+static void write_ends(struct sim *s, int node, struct echi_slot slot, uint32_t words) { place(s, node, slot)->written &= ~words; }
 /* A payload has come, or will not: of a slot that borrows already this is about its own place. */
 static void post_ends(struct sim *s, int node, const struct posted *p) {
-    for (int i = p->first; i < p->end && p->writes; i++) own_place(s, node, p->slot)->writer[i] = false;
+    if (p->writes) own_place(s, node, p->slot)->written &= ~words_from(p->first, p->end);
 }
 
 /* ---- shards ---- */
@@ -573,36 +594,34 @@ static void post_ends(struct sim *s, int node, const struct posted *p) {
 /* The first of them that a node owns, and all, by that node's plan. */
 static int shard_of(const struct sim *s, int node) { return echi_plan_shard_owned(&s->node[node].setup.plan, node); }
 static uint8_t shards_of(const struct sim *s, int node) { return (uint8_t)echi_plan_shards_of(&s->node[node].setup.plan, node); }
-static int part_of_word(const struct sim *s, int word) {
-    int part = 0;
-    while (word >= (int)(s->plan.parts.part[part].at + s->plan.parts.part[part].count)) part++;
-    return part;
-}
+static int parts_of(const struct sim *s) { return s->parts; }
 static void part_words(const struct sim *s, int part, int *first, int *end) {
     *first = (int)s->plan.parts.part[part].at;
     *end = *first + (int)s->plan.parts.part[part].count;
 }
-/* Is this word of the trunk one that the node owns? */
-static bool owns_word(const struct sim *s, int node, int word) {
-    return echi_plan_owns_part(&s->node[node].setup.plan, node, part_of_word(s, word));
+static uint32_t words_of_part(const struct sim *s, int part) {
+    int first, end;
+    part_words(s, part, &first, &end);
+    return words_from(first, end);
 }
-/* Is it one that an owner's task is about? */
-static bool of_task(const struct sim *s, int node, const struct echi_task *t, int word) {
-    const struct echi_part *p = &s->plan.parts.part[t->only > 0 ? t->only - 1 : 0];
-    return owns_word(s, node, word) && (t->only == 0 || (word >= (int)p->at && word < (int)(p->at + p->count)));
+/* Of the trunk the words that the node owns, and those of them that an owner's task is about. */
+static uint32_t words_owned(const struct sim *s, int node) {
+    uint32_t words = 0;
+    for (int i = 0, parts = parts_of(s); i < parts; i++)
+        if (echi_plan_owns_part(&s->node[node].setup.plan, node, i)) words |= words_of_part(s, i);
+    return words;
 }
-typedef void touching(struct sim *s, int node, struct echi_slot slot, int first, int end);
-static void on_owned(struct sim *s, int node, const struct echi_task *t, touching *touches, struct echi_slot slot) {
-    for (int i = 0; i < cut_of(s) * WORDS; i++)
-        if (of_task(s, node, t, i)) touches(s, node, slot, i, i + 1);
+static uint32_t words_of_task(const struct sim *s, int node, const struct echi_task *t) {
+    if (t->only == 0) return words_owned(s, node);
+    return echi_plan_owns_part(&s->node[node].setup.plan, node, t->only - 1) ? words_of_part(s, t->only - 1) : 0;
 }
-static bool same_of_task(const struct sim *s, int node, const struct echi_task *t, const uint32_t *a, const uint32_t *b) {
-    for (int i = 0; i < cut_of(s) * WORDS; i++)
-        if (of_task(s, node, t, i) && a[i] != b[i]) return false;
+static bool same_words(uint32_t words, const uint32_t *a, const uint32_t *b) {
+    for (; words; words = but_first(words))
+        if (a[first_of(words)] != b[first_of(words)]) return false;
     return true;
 }
 static bool same_owned(const struct sim *s, int node, const uint32_t *a, const uint32_t *b) {
-    return same_of_task(s, node, &(struct echi_task){0}, a, b);
+    return same_words(words_owned(s, node), a, b);
 }
 
 #include "toy_codec.h"
@@ -625,136 +644,135 @@ static bool adds_to_ring(const struct echi_task *t) { return t->kind == ECHI_TAS
 
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
-    void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
-    void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
-    const int cut = cut_of(s) * WORDS, head = CUT * WORDS;
-    int first, end;   /* of a worker's gradients */
+    void (*reads)(struct sim *, int, struct echi_slot, uint32_t) = begins ? read_begins : read_ends;
+    void (*writes)(struct sim *, int, struct echi_slot, uint32_t) = begins ? write_begins : write_ends;
+    const uint32_t one = words_from(0, 1), all = words_from(0, PARAMS), trunk = words_from(0, cut_of(s) * WORDS);
+    const uint32_t head = words_from(CUT * WORDS, PARAMS);
+    int first, end;
     layers_of(s, t, &first, &end);
-    first *= WORDS;
-    end *= WORDS;
-    if (t->norm.kind) reads(s, node, t->norm, 0, 1);
-    if (t->sums.kind) writes(s, node, t->sums, 0, 1);
+    const uint32_t grads = words_from(first * WORDS, end * WORDS);   /* of a worker */
+    const bool owners = t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY || t->kind == ECHI_TASK_REFRESH || t->kind == ECHI_TASK_TAKE;
+    const uint32_t owned = owners && !adds_to_ring(t) ? words_of_task(s, node, t) : 0;
+    if (t->norm.kind) reads(s, node, t->norm, one);
+    if (t->sums.kind) writes(s, node, t->sums, one);
     const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0};
     const struct echi_slot momentum = {ECHI_SLOT_OWNER_MOMENTUM, 0}, head_momentum = {ECHI_SLOT_HEAD_MOMENTUM, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
-        reads(s, node, t->weights, 0, cut_to(s, t));
+        reads(s, node, t->weights, words_from(0, cut_to(s, t)));
         if (t->until > 0) break;
-        if (t->coded.kind) writes(s, node, t->state, first, end);
-        if (begins) writes(s, node, t->grads, first, end);
-        if (begins && t->coded.kind) writes(s, node, t->coded, first, end);
+        if (t->coded.kind) writes(s, node, t->state, grads);
+        if (begins) writes(s, node, t->grads, grads);
+        if (begins && t->coded.kind) writes(s, node, t->coded, grads);
         break;
     case ECHI_TASK_NORM:
-        for (int i = 0; i < t->n_rows; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_NORM, t->rows[i]}, 0, 1);
+        for (int i = 0; i < t->n_rows; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_NORM, t->rows[i]}, one);
         break;
     case ECHI_TASK_ENCODE:
-        reads(s, node, t->weights, 0, cut);
-        writes(s, node, t->state, 0, cut);
-        writes(s, node, t->coded, 0, cut);
+        reads(s, node, t->weights, trunk);
+        writes(s, node, t->state, trunk);
+        writes(s, node, t->coded, trunk);
         break;
     case ECHI_TASK_DECODE:
-        reads(s, node, t->coded, 0, cut);
-        writes(s, node, t->state, 0, cut);
-        if (t->weights_out.kind) writes(s, node, t->weights_out, 0, cut);
+        reads(s, node, t->coded, trunk);
+        writes(s, node, t->state, trunk);
+        if (t->weights_out.kind) writes(s, node, t->weights_out, trunk);
         break;
     case ECHI_TASK_FORWARD:
-        reads(s, node, t->weights, 0, cut_to(s, t));
-        if (t->until == 0) writes(s, node, t->act, 0, 1);
+        reads(s, node, t->weights, words_from(0, cut_to(s, t)));
+        if (t->until == 0) writes(s, node, t->act, one);
         break;
     case ECHI_TASK_BACKWARD:
-        reads(s, node, t->weights, 0, cut);
-        reads(s, node, t->act, 0, 1);
-        if (t->coded.kind) writes(s, node, t->state, first, end);
-        if (begins) writes(s, node, t->grads, first, end);
-        if (begins && t->coded.kind) writes(s, node, t->coded, first, end);
+        reads(s, node, t->weights, trunk);
+        reads(s, node, t->act, one);
+        if (t->coded.kind) writes(s, node, t->state, grads);
+        if (begins) writes(s, node, t->grads, grads);
+        if (begins && t->coded.kind) writes(s, node, t->coded, grads);
         break;
     case ECHI_TASK_HEAD:
-        reads(s, node, t->weights, head, PARAMS);
-        writes(s, node, t->grads, head, PARAMS);
+        reads(s, node, t->weights, head);
+        writes(s, node, t->grads, head);
         if (t->weights_out.kind) {
-            writes(s, node, t->weights_out, head, PARAMS);
-            writes(s, node, head_momentum, head, PARAMS);
+            writes(s, node, t->weights_out, head);
+            writes(s, node, head_momentum, head);
         }
         if (!begins && t->weights_out.kind) break;   /* the rows were let go when their gradients were there */
         for (int i = 0; i < t->n_rows; i++) {
-            reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, 0, 1);
-            writes(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]}, 0, 1);
+            reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, one);
+            writes(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]}, one);
         }
-        if (t->state.kind) writes(s, node, t->state, head, PARAMS);
+        if (t->state.kind) writes(s, node, t->state, head);
         break;
     case ECHI_TASK_HEAD_APPLY:
-        reads(s, node, t->weights, head, PARAMS);
-        reads(s, node, t->grads, head, PARAMS);
-        writes(s, node, t->weights_out, head, PARAMS);
-        writes(s, node, head_momentum, head, PARAMS);
+        reads(s, node, t->weights, head);
+        reads(s, node, t->grads, head);
+        writes(s, node, t->weights_out, head);
+        writes(s, node, head_momentum, head);
         break;
     case ECHI_TASK_ADD:
         if (adds_to_ring(t)) {
-            part_words(s, t->only - 1, &first, &end);
-            reads(s, node, t->grads, first, end);
-            writes(s, node, t->state, first, end);
+            reads(s, node, t->grads, words_of_part(s, t->only - 1));
+            writes(s, node, t->state, words_of_part(s, t->only - 1));
             break;
         }
-        if (t->grads.kind) on_owned(s, node, t, takes_first(s, t) ? writes : reads, t->grads);
-        for (int i = 0; i < t->n_rows; i++) on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
-        if (t->ring.kind) on_owned(s, node, t, reads, t->ring);
-        on_owned(s, node, t, writes, t->state);
+        if (t->grads.kind) (takes_first(s, t) ? writes : reads)(s, node, t->grads, owned);
+        for (int i = 0; i < t->n_rows; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]}, owned);
+        if (t->ring.kind) reads(s, node, t->ring, owned);
+        writes(s, node, t->state, owned);
         break;
     case ECHI_TASK_APPLY:
     case ECHI_TASK_REFRESH:
         if (t->kind == ECHI_TASK_APPLY) {
-            if (!in_place(t)) on_owned(s, node, t, reads, t->weights);
+            if (!in_place(t)) reads(s, node, t->weights, owned);
             for (int i = t->grads.kind == ECHI_SLOT_OWNER_GRADS; i < t->n_rows; i++)   /* the sum may lie where the first of them is */
-                on_owned(s, node, t, reads, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]});
-            if (t->ring.kind) on_owned(s, node, t, reads, t->ring);
-            on_owned(s, node, t, t->only ? writes : reads, t->grads);
-            on_owned(s, node, t, writes, momentum);
+                reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, t->rows[i]}, owned);
+            if (t->ring.kind) reads(s, node, t->ring, owned);
+            (t->only ? writes : reads)(s, node, t->grads, owned);
+            writes(s, node, momentum, owned);
         }
         if (t->state.kind) {
-            reads(s, node, w0, 0, cut);
-            reads(s, node, t->state, 0, cut);
+            reads(s, node, w0, trunk);
+            reads(s, node, t->state, trunk);
             for (int g = 0; g < s->plan.n_groups; g++)
-                if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, 0, cut);
+                if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, trunk);
         }
-        if (in_place(t) && !begins) on_owned(s, node, t, write_begins, t->weights_out);   /* it does not while it waits for its turn */
-        if (!in_place(t) || !begins) on_owned(s, node, t, writes, t->weights_out);
-        if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
+        if (in_place(t) && !begins) write_begins(s, node, t->weights_out, owned);   /* it does not while it waits for its turn */
+        if (!in_place(t) || !begins) writes(s, node, t->weights_out, owned);
+        if (t->state_out.kind) writes(s, node, t->state_out, trunk);
         break;
     case ECHI_TASK_TAKE:
-        if (t->only) on_owned(s, node, t, reads, t->weights);
-        if (t->only) on_owned(s, node, t, writes, t->weights_out);
-        on_owned(s, node, t, writes, momentum);
+        if (t->only) reads(s, node, t->weights, owned);
+        if (t->only) writes(s, node, t->weights_out, owned);
+        writes(s, node, momentum, owned);
         break;
     case ECHI_TASK_STATE:
-        reads(s, node, t->weights, 0, cut);
-        writes(s, node, t->state_out, 0, cut);
+        reads(s, node, t->weights, trunk);
+        writes(s, node, t->state_out, trunk);
         break;
-    case ECHI_TASK_EVAL: reads(s, node, t->weights, 0, PARAMS); break;
+    case ECHI_TASK_EVAL: reads(s, node, t->weights, all); break;
     case ECHI_TASK_KEEP:
-        for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, PARAMS);
+        for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, all);
         break;
     case ECHI_TASK_LOCAL_APPLY:
-        reads(s, node, t->grads, 0, cut);
-        writes(s, node, t->weights, 0, cut);
-        writes(s, node, t->state, 0, cut);
+        reads(s, node, t->grads, trunk);
+        writes(s, node, t->weights, trunk);
+        writes(s, node, t->state, trunk);
         break;
     case ECHI_TASK_LOCAL_DELTA:
-        reads(s, node, t->weights, 0, cut);
-        writes(s, node, t->state, 0, cut);
-        writes(s, node, t->grads, 0, cut);
+        reads(s, node, t->weights, trunk);
+        writes(s, node, t->state, trunk);
+        writes(s, node, t->grads, trunk);
         break;
     case ECHI_TASK_LOCAL_JOIN:
-        reads(s, node, t->weights, 0, cut);
-        writes(s, node, t->weights_out, 0, cut);
-        writes(s, node, t->state_out, 0, cut);
+        reads(s, node, t->weights, trunk);
+        writes(s, node, t->weights_out, trunk);
+        writes(s, node, t->state_out, trunk);
         break;
     case ECHI_TASKS: break;
     }
 }
 
 /* ---- messages ---- */
-
-static int parts_of(const struct sim *s) { return echi_parts_before(&s->plan.parts, cut_of(s)); }
 
 static bool of_ring(int kind) { return kind == ECHI_KIND_RING_SUM || kind == ECHI_KIND_RING_WEIGHTS; }
 static bool by_part(const struct sim *s, int kind) {
@@ -827,7 +845,7 @@ static int name_of(const struct sim *s, int kind, int first) {
 }
 
 static void leaves(struct sim *s, struct message *m) {
-    if (!m->left) read_ends(s, m->from, m->slot, m->first, m->end);
+    if (!m->left) read_ends(s, m->from, m->slot, words_from(m->first, m->end));
     m->left = true;
 }
 
@@ -862,7 +880,7 @@ static void begin_writing(struct sim *s, int node, struct channel *c, int name, 
     int its = -1;
     for (int count = 0; count < going;) count += c->post[++its].name == name;
     struct posted *p = &c->post[its];
-    if (!p->writes) write_begins(s, node, p->slot, p->first, p->end);
+    if (!p->writes) write_begins(s, node, p->slot, words_from(p->first, p->end));
     p->writes = true;
 }
 
@@ -902,7 +920,7 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
     m->first = (uint8_t)first;
     m->end = (uint8_t)end;
     m->words = words;
-    read_begins(s, node, a->slot, first, end);
+    read_begins(s, node, a->slot, words_from(first, end));
     if (comes_back) {
         m->dropped = m->going = true;
         return due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
@@ -980,7 +998,7 @@ static void end_loan(struct sim *s, int node, struct echi_slot posted) {
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
     const bool writes = !in_weights(s, a->slot);
     if (s->node[node].role.gone[a->to]) return;
-    if (writes) write_begins(s, node, a->slot, first, end);
+    if (writes) write_begins(s, node, a->slot, words_from(first, end));
     struct channel *c = channel(s, node, a->to, a->kind);
     CHECK(s, c->posts < POSTS);
     c->post[c->posts++] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end, (uint8_t)name_of(s, a->kind, first),
@@ -1140,10 +1158,9 @@ static void tell_node(struct sim *s, int node, enum echi_event_type type, int fr
 }
 
 /* Of the node role two messages have a body that is its driver's. */
-static void send_any(struct sim *s, int node, const struct echi_action *a) {
+static void send_measured(struct sim *s, int node) {
     struct echi_times times = {.count = 2, .n = {1, 16}};
     uint8_t body[ECHI_TIMES_BYTES_MAX];
-    if (a->kind != ECHI_KIND_MEASURED) return send_action(s, node, a);
     for (int i = 0; i < 2; i++) {
         times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[node].speed;
         times.head[i] = times.trunk[i] / 8;
@@ -1154,6 +1171,7 @@ static void send_any(struct sim *s, int node, const struct echi_action *a) {
 static void send_plan(struct sim *s, int node) {
     uint8_t body[META - 2];
     s->plan = s->node[node].setup.plan;
+    s->parts = echi_parts_before(&s->plan.parts, cut_of(s));
     if (s->goal.resumed) share_momentum(s);
     watch_plan(s);
     const size_t len = echi_plan_encode(&s->plan, body, sizeof body);
@@ -1182,7 +1200,10 @@ static void perform(struct sim *s, int node, const struct echi_actions *list) {
     for (int i = 0; i < list->count; i++) {
         const struct echi_action *a = &list->list[i];
         switch ((enum echi_action_type)a->type) {
-        case ECHI_ACTION_SEND: send_any(s, node, a); break;
+        case ECHI_ACTION_SEND:
+            if (a->kind == ECHI_KIND_MEASURED) send_measured(s, node);
+            else send_action(s, node, a);
+            break;
         case ECHI_ACTION_POST: post_action(s, node, a); break;
         case ECHI_ACTION_COMPUTE: compute(s, node, &a->task); break;
         case ECHI_ACTION_PLAN: send_plan(s, node); break;
@@ -1343,15 +1364,17 @@ static void deliver(struct sim *s, struct message *m) {
         struct place *to = place(s, m->to, post.slot);
         if (!lent) memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
         MUST(s, RACE, memcmp(to->word + at, m->word, (size_t)words * sizeof m->word[0]) == 0);   /* lent: as it was sent */
-        for (int i = first; i < end && brings_weights(m->kind); i++) own_place(s, m->to, post.slot)->of[i] = m->holds;
+        struct place *own = own_place(s, m->to, post.slot);
+        for (int i = first; i < end && brings_weights(m->kind); i++) own->of[i] = m->holds;
         const bool late = s->coordinator.phase == ECHI_RUN_RESCUES && msg.flag != ECHI_PARAMS_PART;   /* of a checkpoint */
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS && !late) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);
-            write_begins(s, m->to, whole, first, end);
+            const uint32_t owned = msg.from_role == ECHI_ROLE_OWNER ? words_owned(s, m->from) : words_from(0, PARAMS);
+            write_begins(s, m->to, whole, words_from(first, end));
             uint32_t *all = place(s, m->to, whole)->word;
             for (int i = 0; i < words; i++)
-                if (msg.from_role != ECHI_ROLE_OWNER || owns_word(s, m->from, at + i)) all[at + i] = m->word[i];
-            write_ends(s, m->to, whole, first, end);
+                if (owned >> (at + i) & 1) all[at + i] = m->word[i];
+            write_ends(s, m->to, whole, words_from(first, end));
         }
     }
     if (s->counts) s->counts->kind[m->kind]++;
@@ -1393,32 +1416,34 @@ static void run_head(struct sim *s, struct work *w) {
     for (int i = CUT * WORDS; i < PARAMS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
 }
 
+static void add_words(uint32_t *to, const uint32_t *from, uint32_t words) {
+    for (; words; words = but_first(words)) to[first_of(words)] += from[first_of(words)];
+}
 /* Of a part: what has come of it, into the round's sum. */
 static void add_rows(struct sim *s, int node, const struct echi_task *t, struct echi_slot to, bool sets) {
-    uint32_t *sum = place(s, node, to)->word;
-    for (int i = 0; i < cut_of(s) * WORDS; i++) {
-        if (!of_task(s, node, t, i)) continue;
-        uint32_t all = sets ? 0 : sum[i];
-        for (int r = 0; r < t->n_rows; r++) all += place_at(s, node, ECHI_SLOT_OWNER_GRADS, t->rows[r])->word[i];
-        if (t->ring.kind) all += place(s, node, t->ring)->word[i];
-        sum[i] = all;
-    }
+    const uint32_t words = words_of_task(s, node, t);
+    uint32_t *sum = place(s, node, to)->word, all[PARAMS] = {0};   /* `to` may be one of those that are read */
+    if (!sets) add_words(all, sum, words);
+    for (int r = 0; r < t->n_rows; r++) add_words(all, place_at(s, node, ECHI_SLOT_OWNER_GRADS, t->rows[r])->word, words);
+    if (t->ring.kind) add_words(all, place(s, node, t->ring)->word, words);
+    for (uint32_t left = words; left; left = but_first(left)) sum[first_of(left)] = all[first_of(left)];
 }
 
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const struct echi_task *t = &w->task;
-    const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
+    uint32_t words = of_head ? words_from(CUT * WORDS, PARAMS) : words_of_task(s, w->node, t);
     const uint32_t *weights = place(s, w->node, t->weights)->word;
     uint32_t *to = place(s, w->node, t->weights_out)->word, grads[PARAMS];
     read_push(s, w->node, t, grads);
     if (!of_head) note_taken(s, w->node, t);
     uint32_t *v = place_at(s, w->node, of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM, 0)->word;
-    for (int i = first; i < end; i++) {
-        if (!of_head && !of_task(s, w->node, t, i)) continue;
-        const uint32_t move = is_local(s) ? toy_outer(i, &v[i], grads[i], s->plan.outer_momentum > 0)
-                                          : toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
-        if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - move;
-        else to[i] = weights[i] - move;
+    /* The state moves, where there is one, and the weights are made of it later. */
+    const uint32_t *from = t->state_out.kind ? place(s, w->node, t->state)->word : weights;
+    if (t->state_out.kind) to = place(s, w->node, t->state_out)->word;
+    for (; words; words = but_first(words)) {
+        const int i = first_of(words);
+        to[i] = from[i] - (is_local(s) ? toy_outer(i, &v[i], grads[i], s->plan.outer_momentum > 0)
+                                       : toy_velocity(i, &v[i], weights[i], grads[i], t->samples));
     }
 }
 
@@ -1501,9 +1526,7 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
         if (adds_to_ring(t)) {
-            int first, end;
-            part_words(s, t->only - 1, &first, &end);
-            for (int i = first; i < end; i++) place(s, w->node, t->state)->word[i] += place(s, w->node, t->grads)->word[i];
+            add_words(place(s, w->node, t->state)->word, place(s, w->node, t->grads)->word, words_of_part(s, t->only - 1));
             break;
         }
         if (t->only) {
@@ -1513,8 +1536,8 @@ static void run_task(struct sim *s, struct work *w) {
         uint32_t *sum = place(s, w->node, t->state)->word, grads[PARAMS];
         read_push(s, w->node, t, grads);
         note_taken(s, w->node, t);
-        for (int i = 0; i < cut_of(s) * WORDS; i++)
-            if (of_task(s, w->node, t, i)) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
+        for (uint32_t words = words_of_task(s, w->node, t); words; words = but_first(words))
+            sum[first_of(words)] = (t->first ? 0 : sum[first_of(words)]) + grads[first_of(words)];
         break;
     }
     case ECHI_TASK_APPLY:
@@ -1529,8 +1552,8 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_DECODE: decode(s, w->node, t); break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
     case ECHI_TASK_TAKE:
-        for (int i = 0; i < cut_of(s) * WORDS; i++) {
-            if (!of_task(s, w->node, t, i)) continue;
+        for (uint32_t words = words_of_task(s, w->node, t); words; words = but_first(words)) {
+            const int i = first_of(words);
             if (t->only) place(s, w->node, t->weights_out)->word[i] = place(s, w->node, t->weights)->word[i];
             place_at(s, w->node, ECHI_SLOT_OWNER_MOMENTUM, 0)->word[i] = 0;
         }
@@ -1561,8 +1584,8 @@ static void answer_rows(struct sim *s, int at) {
     struct work *w = &s->work[at];
     run_head(s, w);
     for (int i = 0; i < w->task.n_rows; i++) {
-        read_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, w->task.rows[i]}, 0, 1);
-        write_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]}, 0, 1);
+        read_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, w->task.rows[i]}, words_from(0, 1));
+        write_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]}, words_from(0, 1));
     }
     w->layer = 0;
     due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
@@ -1586,8 +1609,9 @@ static void work_on(struct sim *s, int at) {
     if (layered && w->layer > first) {
         w->layer--;
         due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
-        write_ends(s, w->node, w->task.grads, w->layer * WORDS, (w->layer + 1) * WORDS);
-        if (w->task.coded.kind) write_ends(s, w->node, w->task.coded, w->layer * WORDS, (w->layer + 1) * WORDS);
+        const uint32_t of_layer = words_from(w->layer * WORDS, (w->layer + 1) * WORDS);
+        write_ends(s, w->node, w->task.grads, of_layer);
+        if (w->task.coded.kind) write_ends(s, w->node, w->task.coded, of_layer);
         struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = w->layer, .task = &w->task, .result = &w->result};
         return role_event(s, w->node, ECHI_ROLE_WORKER, &e);
     }
@@ -1704,7 +1728,7 @@ static inline void toy_layers(struct echi_layers *out) {
 /* Of a plan of BSP that asks for shards: each part is anybody's, and each shard has one. */
 static void set_shards(struct sim *s) {
     struct echi_plan *p = &s->plan;
-    const int parts = parts_of(s);
+    const int parts = echi_parts_before(&p->parts, cut_of(s));
     if (p->shards > parts) p->shards = (uint8_t)parts;
     if (p->shards < 2) p->shards = 0;
     for (int k = 0; k < ECHI_SHARDS_MAX; k++) p->shard_owner[k] = k < p->shards ? (uint16_t)((p->owner_of[0] + k) % p->world) : 0;
@@ -1723,17 +1747,27 @@ static void set_parts(struct sim *s) {
     set_shards(s);
 }
 
+/* Before a run: nothing is left of an earlier one, but in places for payloads that nobody has posted. */
+static void clear_node(const struct sim *s, struct node *n, int world) {
+    memset(n, 0, offsetof(struct node, last_due));
+    memset(n->last_due, 0, (size_t)world * sizeof n->last_due[0]);
+    memset(&n->early, 0, sizeof n->early);
+    memset(n->place, 0, s->first_place[ECHI_SLOT_KINDS] * sizeof n->place[0]);
+    for (int i = 0; i < world * PAYLOADS; i++) {
+        struct channel *c = &n->channel[i / PAYLOADS][i % PAYLOADS];
+        c->posts = 0;
+        memset(c->going, 0, sizeof c->going);
+        c->waits = c->last = NOBODY;
+    }
+}
+
 /* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or
  * request, and goal. */
 static void sim_run(struct sim *s) {
     static const uint32_t speeds[] = {10, 40, 160, 1000};
     const int world = s->plan_given ? s->plan.world : s->request.world;
-    for (int r = 0; r < world; r++) {
-        memset(&s->node[r], 0, offsetof(struct node, role));
-        memset(s->node[r].channel, 0, sizeof s->node[r].channel);
-        for (int i = 0; i < NODES; i++)
-            for (int k = 0; k < PAYLOADS; k++) s->node[r].channel[i][k].waits = NOBODY;
-    }
+    number_places(s);
+    for (int r = 0; r < world; r++) clear_node(s, &s->node[r], world);
     s->now = 1;
     s->resets = s->from.resets;
     s->request.world = world;
@@ -1753,19 +1787,22 @@ static void sim_run(struct sim *s) {
     s->node[0].role.coordinator = &s->coordinator;
     for (int r = 0; r < world; r++) tell_node(s, r, ECHI_EVENT_START, r);
     bool stopped = false;
+    int kills = KILLS, moves = MOVES;   /* that this run has, at most */
+    while (kills > 0 && !s->kill_at[kills - 1]) kills--;
     while (!s->done) {
         if (!step(s)) die(s, MUST_WAIT, "nothing moves any more, and the run has not ended");
         if (s->cut_at && s->now >= s->cut_at && !s->done) return;
         if (s->tells_rates && !s->calm && !s->done) tell_rate(s);
         if (s->rates.safety) fault_now_and_then(s);
         else CHECK(s, s->events < 200000);
-        for (int i = 0; i < KILLS && !s->done; i++)
+        for (int i = 0; i < kills && !s->done; i++)
             if (s->kill_at[i] == s->events) {
                 const int rank = victim(s, s->kill_rank[i]);
                 if (rank >= 0) kill_node(s, rank);
             }
         if (s->speed_at && s->events == s->speed_at) s->node[s->speed_of].speed = s->speed_then;
-        for (int i = 0; i < MOVES && !s->done; i++)
+        while (moves > 0 && !s->move_at[moves - 1]) moves--;
+        for (int i = 0; i < moves && !s->done; i++)
             if (s->move_at[i] && s->move_at[i] <= s->events && move_one(s)) {
                 s->move_at[i] = 0;
                 s->moves++;

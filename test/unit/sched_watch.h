@@ -126,7 +126,7 @@ static struct seen_lease *watch_push(struct sim *s, const struct work *w, const 
     struct seen_lease *seen = seen_of(s, l);
     MUST(s, ONCE, seen->begun && (is_of_the_lost(s, w->node) || !(seen->applied & bits_of(s, w->node, &seen->lease))));
     expected_grads(s, seen, expected);
-    if (!is_coded(s)) MUST(s, GRADIENT, same_of_task(s, w->node, &w->task, expected, place(s, w->node, grads)->word));
+    if (!is_coded(s)) MUST(s, GRADIENT, same_words(words_of_task(s, w->node, &w->task), expected, place(s, w->node, grads)->word));
     return seen;
 }
 
@@ -350,14 +350,16 @@ static bool is_whole(const struct sim *s, int owner, uint32_t lease) {
 
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
     const int from = m->from;
+    struct place *own;
     switch (m->kind) {
     case ECHI_KIND_RING_WEIGHTS:
     case ECHI_KIND_WEIGHTS:
+        own = own_place(s, m->to, slot);
         for (int i = 0; i < cut_of(s) * WORDS && !is_coded(s); i++)
-            if (own_place(s, m->to, slot)->of[i] != m->holds) return;   /* more is to come */
-        own_place(s, m->to, slot)->holds = msg->samples;
-        own_place(s, m->to, slot)->answer = m->answer;
-        own_place(s, m->to, slot)->round = msg->version;
+            if (own->of[i] != m->holds) return;   /* more is to come */
+        own->holds = msg->samples;
+        own->answer = m->answer;
+        own->round = msg->version;
         break;
     case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
     case ECHI_KIND_STATE:
@@ -434,7 +436,9 @@ static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
 static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
     const struct echi_plan *p = &s->node[node].setup.plan;
     const struct echi_lease *l = &seen_of(s, &t->lease)->lease;
-    struct echi_plan as_dealt = {.codec = p->codec, .ratios = p->ratios};
+    static struct echi_plan as_dealt;   /* nothing of it but what is set here counts */
+    as_dealt.codec = p->codec;
+    as_dealt.ratios = p->ratios;
     as_dealt.base[0] = l->base ? l->base : p->base[echi_plan_group_owned(p, l->owner)];
     MUST(s, RATIO, t->ratio == (l->owner == node ? ECHI_RATIO_ONE : echi_push_ratio(&as_dealt, 0, l->epoch)));
 }
@@ -682,7 +686,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
         const int shard = shard_of(s, w->node);
         out->holds = s->samples_of[shard] + t->samples;
         const uint32_t *alone = is_coded(s) || is_local(s) ? NULL : alone_at(s, s->rounds_of[shard] + 1);
-        if (alone && !s->from.coded) MUST(s, ONE_NODE, same_of_task(s, w->node, t, out->word, alone));
+        if (alone && !s->from.coded) MUST(s, ONE_NODE, same_words(words_of_task(s, w->node, t), out->word, alone));
         if (!t->only || t->grads.kind != ECHI_SLOT_OWNER_GRADS) watch_rows_in(s, w);
         if (t->only > 0) {
             MUST(s, ONCE, !(s->applied_parts[shard] >> (t->only - 1) & 1));
@@ -878,8 +882,9 @@ static void watch_frozen(struct sim *s) {
 
 static uint32_t words_of(const struct sim *s, uint32_t shards) {
     uint32_t words = 0;
-    for (int i = 0; i < cut_of(s) * WORDS; i++)
-        if (!is_tally(i) && (shards >> s->plan.parts.part[part_of_word(s, i)].shard & 1)) words |= 1u << i;
+    for (int i = 0, parts = parts_of(s); i < parts; i++)
+        if (shards >> s->plan.parts.part[i].shard & 1) words |= words_of_part(s, i);
+    for (int i = WORDS - 1; i < PARAMS; i += WORDS) words &= ~(1u << i);   /* of tallies there is none */
     return words;
 }
 

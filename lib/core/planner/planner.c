@@ -128,21 +128,20 @@ static double seconds_beside_head(const struct echi_plan_request *w, const struc
 
 /* What a round takes on a node that is given so many samples: its layers of them, a push and weights back, at the owner
  * those of all workers, and at the head the whole round's rows. */
-static struct echi_times bsp_times(const struct echi_times *times, const struct echi_plan *plan, int rank, int workers) {
-    struct echi_times t;
-    memcpy(&t, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
-    for (uint32_t i = 0; i < t.count; i++) {
-        if (plan->separated) t.head[i] = rank == plan->head ? echi_times_head(times, plan->round) : 0;
-        else t.head[i] += 2 * times->exchange * (rank == plan->owner_of[0] ? workers : 1);
+static void bsp_times(const struct echi_times *times, const struct echi_plan *plan, int rank, int workers, struct echi_times *out) {
+    memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
+    for (uint32_t i = 0; i < out->count; i++) {
+        if (plan->separated) out->head[i] = rank == plan->head ? echi_times_head(times, plan->round) : 0;
+        else out->head[i] += 2 * times->exchange * (rank == plan->owner_of[0] ? workers : 1);
     }
-    return t;
 }
 
 /* Those who share a round: ranks and their times; there is no room for a copy of all times. */
 struct sharers { const struct echi_times *times; const struct echi_plan *plan; const int *rank; int workers; };
 static double in_round(const void *self, int i, uint32_t n) {
     const struct sharers *s = self;
-    const struct echi_times t = bsp_times(&s->times[s->rank[i]], s->plan, s->rank[i], s->workers);
+    struct echi_times t;
+    bsp_times(&s->times[s->rank[i]], s->plan, s->rank[i], s->workers, &t);
     return echi_times_whole(&t, n);
 }
 

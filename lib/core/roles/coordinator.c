@@ -70,9 +70,6 @@ void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions
         char text[240];
         ech_status status = echi_plan_choose(&c->request, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return echi_end_with(c, status, -1, text, out);
-    } else {
-        echi_plan_parts(&c->request, c->times, &c->setup->plan);
-        echi_plan_judge(&c->request, c->times, &c->setup->plan, &c->work, &c->choice);
     }
     if (!c->plan_given && c->request.regroup_after > 0) echi_plan_add_reserve(&c->request, c->times, &c->setup->plan);
     echi_plan_parts(&c->request, c->times, &c->setup->plan);
@@ -87,6 +84,10 @@ void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions
     for (int r = 0; r < c->request.world; r++)   /* whom the plan leaves out, unless it came from a file */
         if (c->request.absent[r] && c->phase == ECHI_RUN_PLANNED)
             echi_lose(c, r, ECH_E_PEER_LOST, "it left while step times were measured", now, out);
+}
+
+void echi_coordinator_judge(struct echi_coordinator *c) {
+    if (c->plan_given) echi_plan_judge(&c->request, c->times, &c->setup->plan, &c->work, &c->choice);
 }
 
 /* First weights and, in a resumed run, the momentum of group `g`. */

@@ -8,7 +8,7 @@
 
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out) {
     struct echi_plan *p = &c->plan;
-    if (c->phase != ECHI_RUN_TRAINS || !c->calm || !echi_losses_settled(c) || c->policy->rounds) return false;
+    if (c->phase != ECHI_RUN_TRAINS || !c->calm || c->policy->rounds || !echi_losses_settled(c)) return false;
     if (!echi_plan_may_move(p, rank, group) || p->group_of[rank] == group || c->arriving[rank] || !echi_ledger_has_moved(c, rank))
         return false;
     echi_plan_move(p, rank, group);

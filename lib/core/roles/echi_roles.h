@@ -485,6 +485,9 @@ struct echi_coordinator {
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_plan_request *request,
                            const struct echi_goal *goal, bool plan_given);
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
+/* For a driver that reports what is predicted, when the action PLAN has come: of a plan that was given nobody has predicted it yet. Nothing
+ * but `choice` follows from it. */
+void echi_coordinator_judge(struct echi_coordinator *c);
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
  * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
