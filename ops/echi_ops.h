@@ -218,9 +218,10 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
                     struct ech_error *err);
 /* x *= factor */
 ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
-/* sum[at + i] += x[i] * factor, the product rounded by itself; `x` is memory of the host, apart from the sum. */
-ech_status echi_add_scaled(struct echi_device *device, struct echi_buffer *sum, size_t at, const echi_real *x, size_t count,
-                           echi_real factor, struct ech_error *err);
+/* sum[at + i] = from[at + i] * from_factor + x[i] * factor, each product rounded by itself; `from` may be the sum, NULL: x alone. `x` is
+ * memory of the host, apart from the sum. */
+ech_status echi_add_scaled(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *from, echi_real from_factor,
+                           size_t at, const echi_real *x, size_t count, echi_real factor, struct ech_error *err);
 /* to = x * factor, by the thread that calls; the two are apart. */
 void echi_scaled(echi_real *to, const echi_real *x, size_t count, echi_real factor);
 /* The change instead of the weights (design, 6, "Owner's state"): a_out = a - the step. */

@@ -84,7 +84,13 @@ static ech_status step(struct echi_device *device, const char *op, const struct 
 }
 
 /* What the shorter calls below work on. */
-struct arrays { const struct echi_cpu_kernels *k; echi_real *to, *before; const echi_real *from; echi_real factor; atomic_bool bad; };
+struct arrays {
+    const struct echi_cpu_kernels *k;
+    echi_real *to, *before;
+    const echi_real *from;
+    echi_real factor, before_factor;
+    atomic_bool bad;
+};
 
 ech_status echi_apply(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, const struct echi_moments *v,
                       const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
@@ -178,24 +184,22 @@ void echi_scaled(echi_real *restrict to, const echi_real *restrict x, size_t cou
 }
 
 static void add_scaled(void *args, size_t begin, size_t end) {
-    enum { BLOCK = 1024 };
     const struct arrays *x = args;
-    echi_real product[BLOCK];
-    for (size_t at = begin, count; at < end; at += count) {
-        count = end - at < BLOCK ? end - at : BLOCK;
-        echi_scaled(product, x->from + at, count, x->factor);
-        x->k->add(x->to + at, x->to + at, product, count);
-    }
+    if (x->before) x->k->add_scaled(x->to + begin, x->before + begin, x->before_factor, x->from + begin, x->factor, end - begin);
+    else echi_scaled(x->to + begin, x->from + begin, end - begin, x->factor);
 }
 
-ech_status echi_add_scaled(struct echi_device *device, struct echi_buffer *sum, size_t at, const echi_real *x, size_t count,
-                           echi_real factor, struct ech_error *err) {
+ech_status echi_add_scaled(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *from, echi_real from_factor,
+                           size_t at, const echi_real *x, size_t count, echi_real factor, struct ech_error *err) {
     static const char op[] = "add.scaled";
-    echi_real *to;
+    echi_real *to, *before = NULL;
     if (x == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "x is NULL");
     ECHI_TRY(range_of(device, sum, "sum", at, count, op, &to, err));
     ECHI_TRY(apart(to, "sum", x, "x", count, op, err));
-    echi_ranges_run(device, count, add_scaled, &(struct arrays){.k = echi_kernels(device), .to = to, .from = x, .factor = factor});
+    if (from) ECHI_TRY(range_of(device, from, "from", at, count, op, &before, err));
+    if (from) ECHI_TRY(apart_or_same(to, "sum", before, "from", count, op, err));
+    echi_ranges_run(device, count, add_scaled, &(struct arrays){.k = echi_kernels(device), .to = to, .before = before,
+                                                                .before_factor = from_factor, .from = x, .factor = factor});
     return ECH_OK;
 }
 

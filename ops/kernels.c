@@ -12,6 +12,9 @@ static void adam(const struct echi_cpu_descent *d, size_t count) {
 static void add(echi_real *sum, const echi_real *a, const echi_real *b, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] = a[i] + b[i];
 }
+static void add_scaled(echi_real *sum, const echi_real *from, echi_real from_factor, const echi_real *x, echi_real factor, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] = from_factor * from[i] + factor * x[i];
+}
 static bool finite_all(const echi_real *x, size_t count) {
     bool good = true;
     for (size_t i = 0; i < count; i++) good = good && x[i] - x[i] == 0;
@@ -24,8 +27,8 @@ static size_t count_from(const echi_real *x, size_t count, echi_real least) {
 }
 const struct echi_cpu_kernels *echi_kernels(const struct echi_device *device) {
     (void)device;
-    static const struct echi_cpu_kernels plain = {.descend = descend, .adam = adam, .add = add, .finite = finite_all,
-                                                  .count_from = count_from};
+    static const struct echi_cpu_kernels plain = {.descend = descend, .adam = adam, .add = add, .add_scaled = add_scaled,
+                                                  .finite = finite_all, .count_from = count_from};
     return &plain;
 }
 #else

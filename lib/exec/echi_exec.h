@@ -56,8 +56,10 @@ ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, 
 /* A session's gradient of this layer: what the task pushes is it times `factor`. On a ring `grad` is read until the round is over, that is
  * until the next step of the session is given; else it is copied at once. By the thread that computes the step. */
 void echi_exec_give(struct echi_exec *exec, const struct echi_task *task, int layer, const echi_real *grad, echi_real factor);
-/* This part of `grads` is about to be sent. Nothing to do where all gradients are there already. */
-void echi_exec_lay(struct echi_exec *exec, struct echi_slot grads, int part);
+/* What is sent of a session's gradients on a ring, where it is: a part, by a message of this kind, in `grads` where it has to be put
+ * together. Lent to the own owner it has no content: its tasks take what was given. */
+bool echi_exec_gives(const struct echi_exec *exec);
+const void *echi_exec_payload(struct echi_exec *exec, enum echi_kind kind, struct echi_slot grads, int part, bool lent);
 /* Any thread: how many test samples an evaluation has behind it, the one that runs or the last one. */
 uint32_t echi_exec_evaluated(const struct echi_exec *exec);
 /* Any thread: an evaluation that runs, or is begun later, ends before its next layers. Its accuracy is then this. */

@@ -20,7 +20,7 @@ struct echi_exec {
     echi_real *params; bool params_move;          /* echi_exec_use_params; NULL: the coordinator's weights have memory of their own */
     size_t *counting;                             /* the set-up makes no slot, and adds here what it would take; NULL: it makes them */
     bool sum_is_push;                             /* a round has one push, and that is lent: the sum is where backward has left it */
-    bool gives;                                   /* a session's gradients are these; WORKER_GRADS has what echi_exec_lay put there */
+    bool gives;                                   /* a session's gradients are these; WORKER_GRADS has what echi_exec_payload put there */
     struct { const echi_real *grad; echi_real factor; } given[ECHI_LAYERS_MAX];
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_FLIGHTS];       /* all layers where nothing is separated */
@@ -82,8 +82,10 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
                            struct ech_error *err);
 
 /* ---- exec_given.c ---- */
-/* ADD of a worker in a ring, where gradients are given: the sum of the part takes them in. */
-ech_status echi_exec_add_given(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
+/* Where gradients are given. ADD of a worker in a ring: the sum of the part takes them in. The rows of a task, as echi_exec_add_rows. */
+ech_status echi_exec_add_to_ring(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
+ech_status echi_exec_add_rows_given(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets,
+                                    struct ech_error *err);
 
 /* ---- exec_slots.c ---- */
 /* Slots [first, first + count) of a kind; those that are there stay. */

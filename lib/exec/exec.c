@@ -311,6 +311,7 @@ ech_status echi_exec_add_rows(struct echi_exec *x, const struct echi_task *task,
     const struct echi_buffer *push[ECHI_MERGE_STEPS + 1];
     struct echi_buffer *sum = slot(x, to);
     int n = 0;
+    if (x->gives) return echi_exec_add_rows_given(x, task, to, sets, err);
     for (; n < task->n_rows; n++) push[n] = slot(x, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, task->rows[n]});
     if (task->ring.kind) push[n++] = slot(x, task->ring);
     for (size_t at = 0; at < p->count && n > 0; at += SUM_BLOCK) {
@@ -327,7 +328,7 @@ ech_status echi_exec_add_rows(struct echi_exec *x, const struct echi_task *task,
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
     if (task->only && task->grads.kind == ECHI_SLOT_NONE) return echi_exec_add_rows(x, task, task->state, task->first, err);
-    if (task->only && x->gives) return echi_exec_add_given(x, task, err);
+    if (task->only && x->gives) return echi_exec_add_to_ring(x, task, err);
     const int ranges = echi_exec_ranges(x, task, of_head, range);
     if (!of_head && echi_exec_coded(x))
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);

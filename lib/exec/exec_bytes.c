@@ -73,7 +73,7 @@ static int spans_of(const struct echi_exec *x, enum echi_slot_kind kind, int ind
     switch (kind) {
     case ECHI_SLOT_OWNER_GRADS:
         if (echi_exec_coded(x)) return one_span(0, bytes, out);
-        if (untouched && index != x->setup->rank) return 0;
+        if (untouched) return 0;
         /* fall through */
     case ECHI_SLOT_OWNER_WEIGHTS: case ECHI_SLOT_OWNER_SUM: case ECHI_SLOT_OWNER_W0: case ECHI_SLOT_OWNER_STATE: case ECHI_SLOT_OWNER_PEER:
         ranges = echi_job_ranges(x->job, p, x->setup->rank, false, range);

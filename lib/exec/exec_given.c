@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gradients of a session: the caller's arrays have the mean over a step's samples, and a push is their sum divided by B.
  *
- * On a ring they stay where they are, as the caller leaves them alone until the next step begins: most parts are added to a sum that comes
- * by, which needs no copy of them. Those of a part that is sent are laid into their slot just before. */
+ * On a ring they stay where they are, as the caller leaves them alone until the next step begins. A sum that comes by takes them in from
+ * there, and so does the own owner. Where a sum begins they are sent from there, as they are: whoever adds to it knows of how many samples
+ * it is. Only after a loss, when they go to their owners, are they laid into a slot. */
 #include "echi_exec_impl.h"
 #include "echi_error.h"
+
+#include <string.h>
 
 void echi_exec_give(struct echi_exec *x, const struct echi_task *task, int layer, const echi_real *grad, echi_real factor) {
     const struct echi_param_layer *l = &x->job->layer[layer];
@@ -21,23 +24,64 @@ static bool common(const struct echi_part *p, const struct echi_param_layer *l, 
     return *count > 0;
 }
 
-void echi_exec_lay(struct echi_exec *x, struct echi_slot grads, int part) {
+bool echi_exec_gives(const struct echi_exec *x) { return x->gives; }
+
+const void *echi_exec_payload(struct echi_exec *x, enum echi_kind kind, struct echi_slot grads, int part, bool lent) {
     const struct echi_part *p = &x->setup->plan.parts.part[part];
+    const struct echi_param_layer *first = &x->job->layer[p->first];
+    echi_real *to = (echi_real *)echi_buffer_host(slot(x, grads)) + p->at;
+    const bool as_it_is = kind == ECHI_KIND_RING_SUM;
     size_t at, count;
-    for (int i = p->first; i <= p->last && x->gives; i++) {
+    if (lent) return to;   /* who borrows it takes what was given */
+    if (as_it_is && p->first == p->last) return x->given[p->first].grad + (p->at - first->at);
+    for (int i = p->first; i <= p->last; i++) {
         const struct echi_param_layer *l = &x->job->layer[i];
         if (!common(p, l, &at, &count)) continue;
-        echi_scaled((echi_real *)echi_buffer_host(slot(x, grads)) + at, x->given[i].grad + (at - l->at), count, x->given[i].factor);
+        const echi_real *from = x->given[i].grad + (at - l->at);
+        if (as_it_is) memcpy(to + (at - p->at), from, count * sizeof *to);
+        else echi_scaled(to + (at - p->at), from, count, x->given[i].factor);
     }
+    return to;
 }
 
-ech_status echi_exec_add_given(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+/* What was given of the task's part is added to `from` (NULL: to nothing), taken so many times; the sum is in `to`. */
+static ech_status add_given(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, const struct echi_buffer *from,
+                            echi_real from_factor, struct ech_error *err) {
     const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
     size_t at, count;
     for (int i = p->first; i <= p->last; i++) {
         const struct echi_param_layer *l = &x->job->layer[i];
         if (!common(p, l, &at, &count)) continue;
-        ECHI_TRY(echi_add_scaled(x->device, slot(x, task->state), at, x->given[i].grad + (at - l->at), count, x->given[i].factor, err));
+        ECHI_TRY(echi_add_scaled(x->device, slot(x, to), from, from_factor, at, x->given[i].grad + (at - l->at), count, x->given[i].factor,
+                                 err));
     }
     return ECH_OK;
+}
+
+/* By what a sum that came round the ring is multiplied: it begins as its worker was given it. */
+static echi_real ring_factor(const struct echi_task *task) {
+    return task->alone ? (echi_real)((double)task->alone / task->lease.round_size) : 1;
+}
+
+ech_status echi_exec_add_to_ring(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    return add_given(x, task, task->state, slot(x, task->state), ring_factor(task), err);
+}
+
+/* A sum from a ring has no other beside it, and own gradients come last. */
+ech_status echi_exec_add_rows_given(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets,
+                                    struct ech_error *err) {
+    const struct echi_part *p = &x->setup->plan.parts.part[task->only - 1];
+    const struct echi_buffer *from = sets ? NULL : slot(x, to), *ring = task->ring.kind ? slot(x, task->ring) : NULL;
+    bool own = false;
+    for (int i = 0; i < task->n_rows; i++) {
+        own = own || task->rows[i] == x->setup->rank;
+        if (task->rows[i] == x->setup->rank) continue;
+        const echi_real *push = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, task->rows[i]}, NULL);
+        ECHI_TRY(echi_add_scaled(x->device, slot(x, to), from, 1, p->at, push + p->at, p->count, 1, err));
+        from = slot(x, to);
+    }
+    if (own) return add_given(x, task, to, ring ? ring : from, ring_factor(task), err);
+    if (!ring) return ECH_OK;
+    return echi_add_scaled(x->device, slot(x, to), from, 1, p->at, (const echi_real *)echi_buffer_host(ring) + p->at, p->count,
+                           ring_factor(task), err);
 }

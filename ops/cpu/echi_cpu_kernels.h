@@ -205,6 +205,8 @@ struct echi_cpu_kernels {
     void (*descend)(const struct echi_cpu_descent *d, size_t count);   /* SGD */
     void (*adam)(const struct echi_cpu_descent *d, size_t count);
     void (*add)(echi_real *sum, const echi_real *a, const echi_real *b, size_t count);   /* a + b; sum may be either */
+    /* from * from_factor + x * factor, each product rounded by itself; sum may be `from` */
+    void (*add_scaled)(echi_real *sum, const echi_real *from, echi_real from_factor, const echi_real *x, echi_real factor, size_t count);
     bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
     size_t (*count_from)(const echi_real *x, size_t count, echi_real least);   /* of |x| >= least; least > 0, all finite */
 };

@@ -152,6 +152,7 @@ void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uin
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count);
 void ISA(adam)(const struct echi_cpu_descent *d, size_t count);
 void ISA(add)(float *sum, const float *a, const float *b, size_t count);
+void ISA(add_scaled)(float *sum, const float *from, float from_factor, const float *x, float factor, size_t count);
 bool ISA(finite)(const float *x, size_t count);
 size_t ISA(count_from)(const float *x, size_t count, float least);
 #endif

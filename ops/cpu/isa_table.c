@@ -68,6 +68,7 @@ const struct echi_cpu_kernels ISA(kernels) = {
     .descend = ISA(descend),
     .adam = ISA(adam),
     .add = ISA(add),
+    .add_scaled = ISA(add_scaled),
     .finite = ISA(finite),
     .count_from = ISA(count_from),
 };

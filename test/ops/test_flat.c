@@ -230,7 +230,7 @@ static void test_add(void **state) {
     }
 }
 
-/* The product is rounded before it is added. */
+/* Both products are rounded before they are added. */
 static void test_scaled(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
@@ -240,12 +240,13 @@ static void test_scaled(void **state) {
         float *before = copy_of(&sum);
         size_t at, count;
         random_range(&r, &at, &count);
-        echi_scaled(to.f + at, g.f + at, count, 0.3f);
-        assert_int_equal(echi_add_scaled(problem_device, sum.buffer, at, g.f + at, count, 0.3f, NULL), ECH_OK);
+        const float of_sum = seed % 2 ? 0.7f : 1;
+        assert_int_equal(echi_add_scaled(problem_device, to.buffer, NULL, 1, at, g.f + at, count, 0.3f, NULL), ECH_OK);
+        assert_int_equal(echi_add_scaled(problem_device, sum.buffer, sum.buffer, of_sum, at, g.f + at, count, 0.3f, NULL), ECH_OK);
         for (size_t i = 0; i < FLOATS; i++) {
-            volatile float product = g.f[i] * 0.3f;
+            volatile float product = g.f[i] * 0.3f, weighted = before[i] * of_sum;
             const bool inside = i >= at && i < at + count;
-            const float scaled = product, wanted = inside ? before[i] + scaled : before[i];
+            const float scaled = product, wanted = inside ? weighted + scaled : before[i];
             if (!same_bits(&sum.f[i], &wanted, 1) || (inside && !same_bits(&to.f[i], &scaled, 1))) fail_msg("seed %u: [%zu]", seed, i);
         }
         free(before);
@@ -491,8 +492,9 @@ static void test_misuse(void **state) {
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, small.buffer, 0, 51, &err), &err, "from");
     assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, &of_c, small.buffer, 0, 1, &how, &err), &err,
                    "a_out and w");
-    assert_refused(echi_add_scaled(problem_device, a.buffer, 0, NULL, 1, 1, &err), &err, "x");
-    assert_refused(echi_add_scaled(problem_device, a.buffer, 0, a.f, 1, 1, &err), &err, "same memory");
+    assert_refused(echi_add_scaled(problem_device, a.buffer, NULL, 1, 0, NULL, 1, 1, &err), &err, "x");
+    assert_refused(echi_add_scaled(problem_device, a.buffer, NULL, 1, 0, a.f, 1, 1, &err), &err, "same memory");
+    assert_refused(echi_add_scaled(problem_device, a.buffer, small.buffer, 1, 0, b.f, 51, 1, &err), &err, "from");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
     const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};

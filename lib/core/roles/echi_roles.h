@@ -203,6 +203,7 @@ struct echi_owner {
     struct {                                      /* owner_ring.c */
         bool on;                                  /* until a takeover has ended it */
         struct echi_part_set here, taken;         /* parts whose sum has come, and those that a task was given */
+        uint32_t alone[ECHI_PARTS_MAX];           /* of a sum that has come: as in a task */
     } ring;
     struct {                                      /* owner_takeover.c */
         struct echi_part_set own;                 /* parts that this owner has had so far */

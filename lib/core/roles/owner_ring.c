@@ -31,6 +31,7 @@ static void on_sum(struct echi_owner *o, const struct echi_event *e, struct echi
     if (!sum_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a ring's sum came that does not fit the plan: do all nodes run the same version?");
     echi_part_add(&o->ring.here, m->part);
+    o->ring.alone[m->part] = m->samples == m->lease.n ? m->lease.n : 0;
     echi_rounds_come(o, &m->lease, m->part, (uint32_t)m->samples);
 }
 
@@ -64,6 +65,7 @@ void echi_ring_message(struct echi_owner *o, const struct echi_event *e, struct 
 void echi_ring_take(struct echi_owner *o, int part, struct echi_task *t) {
     if (!echi_part_in(&o->ring.here, part) || echi_part_in(&o->ring.taken, part)) return;
     t->ring = (struct echi_slot){ECHI_SLOT_RING, 0};
+    t->alone = o->ring.alone[part];
     echi_part_add(&o->ring.taken, part);
 }
 

@@ -74,6 +74,7 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     put_slot(w, t->sums);
     echi_put16(w, t->only);
     put_slot(w, t->ring);
+    echi_put32(w, t->alone);
     echi_put8(w, t->summed);
     echi_put_f64(w, t->damping);
 }
@@ -115,6 +116,7 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->sums = get_slot(r);
     t->only = echi_get16(r);
     t->ring = get_slot(r);
+    t->alone = echi_get32(r);
     t->summed = echi_get8(r);
     t->damping = echi_get_f64(r);
     if (!(t->damping >= 0 && t->damping <= 1)) r->ok = false;

@@ -115,6 +115,8 @@ struct echi_task {
      * may be where the first of the rows is. The first APPLY of a round has `first`. */
     uint16_t only;
     struct echi_slot ring;                  /* APPLY with `only`: a sum that came round the ring, added behind the rows; none: none came */
+    uint32_t alone;                         /* ADD of a worker in a ring, APPLY with `ring`: the sum that came is the gradient of one
+                                               lease, of so many samples; 0: of several */
     uint8_t summed;
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };

@@ -5,8 +5,9 @@
 #include <string.h>
 
 bool echi_lends(const struct echi_plan *plan, int from, int to, enum echi_kind kind) {
+    const bool by_part = echi_plan_grads_in_weights(plan) || plan->exchange == ECHI_EXCHANGE_RING;   /* each is read by one task */
     if (from != to) return false;
-    return kind == ECHI_KIND_PUSH ? plan->shards == 0 || echi_plan_grads_in_weights(plan) : kind == ECHI_KIND_WEIGHTS && plan->shards == 0;
+    return kind == ECHI_KIND_PUSH ? plan->shards == 0 || by_part : kind == ECHI_KIND_WEIGHTS && plan->shards == 0;
 }
 
 enum echi_role echi_lender_role(enum echi_kind kind) { return kind == ECHI_KIND_PUSH ? ECHI_ROLE_WORKER : ECHI_ROLE_OWNER; }

@@ -129,11 +129,12 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
         return settle(n, echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind)),
                       &why);
     }
-    if (a->slot.kind == ECHI_SLOT_WORKER_GRADS) echi_exec_lay(n->exec, a->slot, a->msg.part);
     const size_t dense = echi_job_coded(&n->setup.plan, a->kind) ? len - echi_coded_most(0) : len;
     len = echi_job_length(&n->setup.plan, a->kind, base + at, len);
     if (a->to != n->rank && echi_job_coded(&n->setup.plan, a->kind)) note_coded(n, a->kind, len, dense);
-    send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
+    const bool given = a->slot.kind == ECHI_SLOT_WORKER_GRADS && echi_exec_gives(n->exec);
+    const void *payload = given ? echi_exec_payload(n->exec, (enum echi_kind)a->kind, a->slot, a->msg.part, a->to == n->rank) : base + at;
+    send_message(n, a->to, &a->msg, payload, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
 }
 
 static void post_named(struct echi_node *n, const struct echi_action *a, enum echi_role role, int name, size_t at, size_t len) {
