@@ -48,7 +48,7 @@ struct echi_push_group {
     uint32_t version, acked_version[ECHI_GROUPS_MAX], carried_version[ECHI_GROUPS_MAX];
     double peer[ECHI_GROUPS_MAX];         /* of the others, here */
     double acked[ECHI_GROUPS_MAX];        /* of its own, that others are known to have */
-    double sent;                          /* in the state sent last */
+    double sent; uint32_t sent_version;   /* in the state sent last */
     double carried[ECHI_GROUPS_MAX], there[ECHI_GROUPS_MAX];   /* in the one on its way to each other, 0: none is; in the last that came */
     bool due[ECHI_GROUPS_MAX];            /* to whom the state that is being sent has still to go */
     bool undecoded[ECHI_GROUPS_MAX];      /* whose state has come, and is not read */

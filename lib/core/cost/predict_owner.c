@@ -119,14 +119,21 @@ static void send_states(struct echi_pushes *p, int g) {
     }
 }
 
-/* Once as many pushes as it has workers are in, or R stops it, and the last is out. */
+static bool awaits_acknowledgement(const struct echi_pushes *p, int g) {
+    for (int h = 0; h < p->b.plan->n_groups; h++)
+        if (takes_part(p, g, h) && p->group[g].acked_version[h] < p->group[g].sent_version) return true;
+    return false;
+}
+
+/* Once as many pushes as it has workers are in, or R stops it, and all have the last. */
 static void exchange(struct echi_pushes *p, int g) {
     struct echi_push_group *a = &p->group[g];
     const int enough = a->workers < STATE_EVERY ? a->workers : STATE_EVERY;
     if (p->groups < 2 || a->state_out > 0 || a->since_send == 0 || (a->since_send < enough && !too_far_ahead(p, g))) return;
-    if (p->coded && a->busy) return;
+    if ((p->coded && a->busy) || awaits_acknowledgement(p, g)) return;
     a->since_send = 0;
     a->sent = a->own;
+    a->sent_version = a->version;
     for (int h = 0; h < p->b.plan->n_groups; h++) {
         a->due[h] = takes_part(p, g, h);
         a->state_out += a->due[h];

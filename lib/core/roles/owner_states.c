@@ -66,6 +66,15 @@ static bool has_others(const struct echi_owner *o) {
     return false;
 }
 
+/* Has somebody not said yet that the last message is there? His place for the next is not free before: what were written now would be old
+ * when it leaves, and R counts from when it was written. */
+static bool awaits_acknowledgement(const struct echi_owner *o) {
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && lives(o, g) && (g != reserve_of(o) || o->reserve >= ECHI_RESERVE_TOLD) && o->peer[g].acked < o->sent_version)
+            return true;
+    return false;
+}
+
 /* All other owners have taken the same messages, so what they know is one array, and what goes to them is written once. */
 void echi_states_exchange(struct echi_owner *o, struct echi_actions *out) {
     const bool lacks = o->reserve == ECHI_RESERVE_LACKS;
@@ -73,7 +82,7 @@ void echi_states_exchange(struct echi_owner *o, struct echi_actions *out) {
     /* A push of each worker; of a large group's some, so that the next leave before it has to wait for the acknowledgement. */
     const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
     if (o->since_send < enough && !o->draining && !lacks && !echi_states_too_far_ahead(o)) return;
-    if ((coded(o) && o->busy) || !has_others(o)) return;
+    if ((coded(o) && o->busy) || !has_others(o) || awaits_acknowledgement(o)) return;
     if (o->alone) {
         if (o->busy) return;
         struct echi_task *t = compute(o, ECHI_TASK_STATE, out);
@@ -249,7 +258,6 @@ static void on_state(struct echi_owner *o, const struct echi_event *e, struct ec
 
 static void on_ack(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    /* Also of a version that is not the last sent: the next one may leave before its word is back. */
     if (m->group != o->group || m->version > o->sent_version || m->samples > o->sent_samples)
         return echi_act_fault(out, ECH_E_FORMAT,
                               "a state was acknowledged that was never sent: do all nodes run the same version?");
