@@ -12,8 +12,8 @@
 #define READS_A_TURN 8
 #define AWAITED 16384   /* 1.3 ms of 100 Mb/s */
 /* Bytes of a batch. What is in one can no longer be overtaken, so it begins with one chunk, and again once the transport takes less than a
- * whole one. Where it takes all, a batch costs a system call, and with TCP's pacing a timer, whatever its size. */
-#define BATCH_LEAST ECHI_NET_CHUNK
+ * whole one. Where it takes all, a batch costs a system call, and with TCP's pacing a timer, whatever its size; but where a link is known
+ * to carry little, all may only mean that the system waits for it. */
 #define BATCH_MOST (8 * ECHI_NET_CHUNK)
 
 void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi_conn_state state) {
@@ -48,6 +48,11 @@ struct echi_conn *echi_conn_take(struct echi_net *net) {
     return chosen;
 }
 
+void echi_conn_give_way(struct echi_net *net, struct echi_conn *conn) {
+    conn->batch_bytes = net->chunk;
+    if (net->chunk < ECHI_NET_CHUNK && conn->link) net->transport->ops->hold_unsent(net->transport, conn->link, net->chunk);
+}
+
 void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_link *link, int rank, bool dialled) {
     const int64_t patience = 3000000000;
     conn->link = link;
@@ -57,7 +62,7 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
     conn->epoch = 0;
     conn->deadline = echi_now() + patience;
     conn->out_len = conn->out_taken = 0;
-    conn->batch_bytes = BATCH_LEAST;
+    echi_conn_give_way(net, conn);
     echi_batch_begin(&conn->batch);
     echi_receive_begin(&conn->receive, net->kinds, net->n_kinds);
     echi_conn_set_state(net, conn, dialled ? ECHI_CONN_DIALLING : ECHI_CONN_GREETING);
@@ -137,11 +142,11 @@ void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
         }
         if (!echi_batch_wrote(batch, put)) {
             conn->blocked = true;
-            conn->batch_bytes = BATCH_LEAST;
+            conn->batch_bytes = net->chunk;
             break;
         }
         const bool large = batch->bytes >= BATCH_MOST;
-        if (batch->bytes >= conn->batch_bytes && !large) conn->batch_bytes *= 2;
+        if (batch->bytes >= conn->batch_bytes && !large && net->chunk == ECHI_NET_CHUNK) conn->batch_bytes *= 2;
         through(net, conn);
         if (large || turn == BATCHES_A_TURN - 1) {
             net->more_to_send = true;

@@ -113,6 +113,9 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
                          struct ech_error *err);
 /* Writes of what is queued as much as connections take at once. For who is not back at its next poll for a while; events wait for that. */
 void echi_net_flush(struct echi_net *net);
+/* From now on the system is given no more than about so many bytes of a peer before they can leave, and no chunk has more: what is urgent
+ * waits for these. 1 to ECHI_NET_CHUNK, as it is at first (then the system has two chunks). For who knows how little its link carries. */
+void echi_net_give_way(struct echi_net *net, uint32_t bytes);
 /* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
 void echi_net_wake(struct echi_net *net);
 

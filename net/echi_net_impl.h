@@ -111,6 +111,7 @@ struct echi_net {
     bool keyed;
     uint8_t root[ECHI_KEYS_BYTES];  /* of the key */
     uint32_t epoch;                 /* of this node's admission */
+    uint32_t chunk;                 /* see echi_net_give_way */
     char address[ECHI_NET_ADDRESS]; /* where this node listens */
     char coordinator[160];          /* as the caller wrote it */
 
@@ -148,6 +149,7 @@ struct echi_net {
  * longest gives way. NULL when there is none. */
 struct echi_conn *echi_conn_take(struct echi_net *net);
 void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_link *link, int rank, bool dialled);
+void echi_conn_give_way(struct echi_net *net, struct echi_conn *conn);   /* as net->chunk says */
 void echi_conn_put(struct echi_net *net, struct echi_conn *conn, enum echi_frame_type type, const void *body, size_t len);
 void echi_conn_refuse(struct echi_net *net, struct echi_conn *conn, ech_status status, const char *text);
 void echi_conn_flush(struct echi_net *net, struct echi_conn *conn);

@@ -52,7 +52,7 @@ struct echi_lane {
 struct echi_queue {
     const struct echi_net_kind *kinds;
     int n_kinds, n_lanes, count;
-    uint32_t number;
+    uint32_t number, chunk;              /* chunk: bytes of one, at most */
     uint64_t order;
     int first_lane[ECHI_NET_KINDS_MAX]; /* of each kind's lanes, one for each of its names */
     struct echi_lane *lanes;

@@ -52,6 +52,8 @@ struct echi_transport_ops {
     void (*watch_write)(struct echi_transport *t, struct echi_link *link, bool on);
     /* `wait` may hold back that the link is ready to read until so many bytes have come, or it ended; 1 at first. A wish. */
     void (*await_bytes)(struct echi_transport *t, struct echi_link *link, int bytes);
+    /* Of what is written no more than about so many bytes should lie here before they can leave. A wish. */
+    void (*hold_unsent)(struct echi_transport *t, struct echi_link *link, uint32_t bytes);
     /* Nothing more will be written; what was written still arrives. */
     void (*finish)(struct echi_transport *t, struct echi_link *link);
     void (*hang_up)(struct echi_transport *t, struct echi_link *link);

@@ -124,6 +124,7 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
     net->n_kinds = config->n_kinds;
     net->join_timeout = config->join_timeout;
     net->opened = echi_now();
+    net->chunk = ECHI_NET_CHUNK;
     net->epoch = config->epoch ? config->epoch : ECHI_FRAME_EPOCH;
     net->keyed = config->key != NULL;
     if (net->keyed) echi_keys_root(config->key, config->key_len, net->root);
@@ -239,6 +240,12 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
 
 void echi_net_flush(struct echi_net *net) {
     for (int i = 0; i < net->n_conns; i++) echi_conn_flush(net, &net->conns[i]);
+}
+
+void echi_net_give_way(struct echi_net *net, uint32_t bytes) {
+    net->chunk = bytes;
+    for (int i = 0; i < net->world; i++) net->peers[i].queue.chunk = bytes;
+    for (int i = 0; i < net->n_conns; i++) echi_conn_give_way(net, &net->conns[i]);
 }
 
 void echi_net_wake(struct echi_net *net) {

@@ -35,7 +35,7 @@ void echi_pool_give(struct echi_pool *pool, void *slot) {
 }
 
 ech_status echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, int n_kinds, struct ech_error *err) {
-    *q = (struct echi_queue){.kinds = kinds, .n_kinds = n_kinds};
+    *q = (struct echi_queue){.kinds = kinds, .n_kinds = n_kinds, .chunk = ECHI_NET_CHUNK};
     for (int k = 0; k < n_kinds; k++) {
         q->first_lane[k] = q->n_lanes;
         q->n_lanes += echi_net_names(&kinds[k]);
@@ -191,7 +191,7 @@ static void add_chunk(struct echi_batch *b, struct echi_queue *q, int at, uint32
                                .meta_len = m->at == 0 ? m->meta_len : 0,
                                .offset = m->at,
                                .total = m->len,
-                               .chunk_len = left < ECHI_NET_CHUNK ? (uint32_t)left : ECHI_NET_CHUNK};
+                               .chunk_len = left < q->chunk ? (uint32_t)left : q->chunk};
     if (m->at == 0 && m->len > 0) lane->credits--;
     add_frame(b, &frame, sealer, m->meta, frame.chunk_len ? m->payload + m->at : NULL);
     sent[m->kind] += ECHI_FRAME_HEADER + frame.meta_len + frame.chunk_len;

@@ -253,6 +253,11 @@ static void tcp_await_bytes(struct echi_transport *t, struct echi_link *link, in
     l->awaited = awaited;
 }
 
+static void tcp_hold_unsent(struct echi_transport *t, struct echi_link *link, uint32_t bytes) {
+    (void)t;
+    (void)setsockopt(((struct tcp_link *)link)->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
 static void tcp_finish(struct echi_transport *t, struct echi_link *link) {
     (void)t;
     shutdown(((struct tcp_link *)link)->fd, SHUT_WR);
@@ -404,6 +409,7 @@ static const struct echi_transport_ops tcp_ops = {
     .write = tcp_write,
     .watch_write = tcp_watch_write,
     .await_bytes = tcp_await_bytes,
+    .hold_unsent = tcp_hold_unsent,
     .finish = tcp_finish,
     .hang_up = tcp_hang_up,
     .wait = tcp_wait,

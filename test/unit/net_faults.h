@@ -105,6 +105,9 @@ static inline void faulty_watch(struct echi_transport *t, struct echi_link *l, b
 static inline void faulty_await_bytes(struct echi_transport *t, struct echi_link *l, int bytes) {
     INNER(t)->ops->await_bytes(INNER(t), l, bytes);
 }
+static inline void faulty_hold_unsent(struct echi_transport *t, struct echi_link *l, uint32_t bytes) {
+    INNER(t)->ops->hold_unsent(INNER(t), l, bytes);
+}
 static inline void faulty_finish(struct echi_transport *t, struct echi_link *l) { INNER(t)->ops->finish(INNER(t), l); }
 static inline void faulty_hang_up(struct echi_transport *t, struct echi_link *l) {
     if (l == faulty_of(t)->f->broken) faulty_of(t)->f->broken = NULL; /* the next link may lie at the same place */
@@ -125,8 +128,8 @@ static inline struct echi_transport *faulty_wrap(void *self, struct echi_transpo
     static const struct echi_transport_ops ops = {
         .listen = faulty_listen, .unlisten = faulty_unlisten, .dial = faulty_dial, .dialled = faulty_dialled, .accept = faulty_accept,
         .name = faulty_name, .check_peer = faulty_check_peer, .read = faulty_read, .write = faulty_write, .watch_write = faulty_watch,
-        .await_bytes = faulty_await_bytes, .finish = faulty_finish, .hang_up = faulty_hang_up, .wait = faulty_wait, .wake = faulty_wake,
-        .destroy = faulty_destroy};
+        .await_bytes = faulty_await_bytes, .hold_unsent = faulty_hold_unsent, .finish = faulty_finish, .hang_up = faulty_hang_up,
+        .wait = faulty_wait, .wake = faulty_wake, .destroy = faulty_destroy};
     struct faulty *t = calloc(1, sizeof *t);
     if (!t) abort();
     *t = (struct faulty){{&ops}, inner, self};

@@ -210,11 +210,12 @@ static void test_links_are_measured(void **state) { over(state, 2, links_are_mea
 
 /* --- priorities --- */
 
-static void urgent_overtakes(struct node *node) {
+static void urgent_overtakes_within(struct node *node, uint32_t chunk) {
     const size_t len = 32u << 20;
     uint8_t *bytes = filled(len, 7), beat = 1;
     expect(node, ECHI_NET_READY);
     if (node->rank == 0) {
+        if (chunk < ECHI_NET_CHUNK) echi_net_give_way(node->net, chunk);
         uint64_t sent[ECHI_NET_KINDS_MAX + 1] = {0};
         int count;
         struct echi_net_event e;
@@ -229,7 +230,7 @@ static void urgent_overtakes(struct node *node) {
         CHECK(expect(node, ECHI_NET_SENT).cookie == 2);
         CHECK(expect(node, ECHI_NET_SENT).cookie == 1);
         echi_net_bytes_sent(node->net, sent);
-        CHECK(sent[BULK] == len + (len / ECHI_NET_CHUNK) * 56 && sent[HEARTBEAT] == 57 && sent[ROWS] == 100000 + 2 * 56);
+        CHECK(sent[BULK] == len + (len / chunk) * 56 && sent[HEARTBEAT] == 57 && sent[ROWS] == 100000 + (100000 / chunk + 1) * 56);
         expect(node, ECHI_NET_LOST);
     } else {
         uint8_t *rows = malloc(100000);
@@ -243,8 +244,13 @@ static void urgent_overtakes(struct node *node) {
     }
     free(bytes);
 }
+static void urgent_overtakes(struct node *node) { urgent_overtakes_within(node, ECHI_NET_CHUNK); }
+static void urgent_overtakes_sooner(struct node *node) { urgent_overtakes_within(node, 16384); }
 
-static void test_urgent_overtakes(void **state) { over(state, 2, urgent_overtakes, NULL); }
+static void test_urgent_overtakes(void **state) {
+    over(state, 2, urgent_overtakes, NULL);
+    over(state, 2, urgent_overtakes_sooner, NULL);
+}
 
 /* --- credits --- */
 

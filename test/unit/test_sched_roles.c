@@ -346,7 +346,7 @@ static void answers_take_turns(void **state) {
     for (int r = 2; r < 8; r++) assert_in_range(answers[r], answers[1] - 1, answers[1] + 1);
 }
 
-/* The next state leaves when the last has left and all have said that it is there, in either order, and has all that was applied by then. */
+/* The next state leaves when the last has left and all have said that it is there, and has all that was applied by then. */
 static void a_state_waits_for_the_word_on_the_last(void **state) {
     (void)state;
     struct echi_owner o;

@@ -11,9 +11,9 @@
  *     A message is received while it is still being sent: alone between equal links it takes bytes / rate + delay;
  *   - what messages cost its processor: its thread stands still for so long if it computes, and they come in one after the other.
  *     Messages of priority 0 wait there for 256 KiB of others at most, as a switch holds no more.
- * Left out: what else the switch between the links does, acknowledgements, windows and slow starts, fairness on the way in (it is
- * first come, first served, where TCP shares), the bytes of what is sent again, and that a sender's copies take their time
- * before they leave.
+ * Left out: that live nodes' chunks are smaller on links below 262 Mb/s; what else the switch between the links does, acknowledgements,
+ * windows and slow starts, fairness on the way in (it is first come, first served, where TCP shares), the bytes of what is sent again,
+ * and that a sender's copies take their time before they leave.
  *
  * A lost message comes after TCP's timeout: 0.2 s (the least that Linux waits), doubled each time (RFC 6298, section 5), and what
  * the same sender sent to the same receiver behind it waits for it.

@@ -65,6 +65,14 @@ void echi_node_measure(struct echi_node *n) {
     measure_steps(n);
 }
 
+/* Bytes that are given to the system before they can leave, on a link of so many a second (0: nobody knows): those of 2 ms, so that a state
+ * or an acknowledgement does not wait behind a whole message to the same node, which shares the link with those to others. No less than is
+ * worth a system call and a wake, as where messages come (net/conn.c, AWAITED). */
+static uint32_t unsent_on(double rate) {
+    const double least = 16384, bytes = rate * 2e-3;
+    return !(rate > 0 && bytes < ECHI_NET_CHUNK) ? ECHI_NET_CHUNK : (uint32_t)(bytes > least ? bytes : least);
+}
+
 void echi_node_measure_links(struct echi_node *n) {
     uint8_t body[ECHI_LINKS_BYTES];
     bool for_credit;
@@ -83,6 +91,7 @@ void echi_node_measure_links(struct echi_node *n) {
     }
     if (!n->links.over) return;
     n->measuring_links = false;
+    echi_wire_give_way(n->wire, unsent_on(n->c->config->link > 0 ? n->c->config->link * 1e6 / 8 : n->links.link.out.rate));
     const struct echi_rate *out = &n->links.link.out, *in = &n->links.link.in;
     if (echi_link_slower(&n->links.link) > 0)
         echi_config_log(n->c->config, ECH_LOG_INFO,
