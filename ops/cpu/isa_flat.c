@@ -67,11 +67,14 @@ void ISA(add)(float *sum, const float *a, const float *b, size_t count) {
     for (; i < count; i++) sum[i] = a[i] + b[i];
 }
 
-/* `from` is often the place that is written, and `x` a caller's array, which no cache has. */
 void ISA(add_scaled)(float *sum, const float *from, float from_factor, const float *x, float factor, size_t count) {
     const vec by = splat(from_factor), x_by = splat(factor);
     size_t i = 0;
-    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) store(sum + i, by * load(from + i) + x_by * load(x + i));
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        __builtin_prefetch(from + i + AHEAD, 1);   /* which is often the sum itself */
+        __builtin_prefetch(x + i + AHEAD, 0, 2);
+        store(sum + i, by * load(from + i) + x_by * load(x + i));
+    }
     for (; i < count; i++) sum[i] = from_factor * from[i] + factor * x[i];
 }
 
