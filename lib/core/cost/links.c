@@ -29,6 +29,11 @@ void echi_cost_set_link(struct echi_cost *c, int host, double rate_in, struct ec
     l->ns_per_copy = io.byte * 1e9;
 }
 
+bool echi_cost_has_carried(const struct echi_cost *c, int host, double least) {
+    const struct echi_carried *carried = c->link[host].carried;
+    return carried[0].ns >= least * 1e9 || carried[1].ns >= least * 1e9;
+}
+
 bool echi_cost_carried(struct echi_cost *c, int host, bool in, double least, double *out_bytes, double *out_seconds) {
     struct echi_carried *carried = &c->link[host].carried[in];
     if (carried->ns < least * 1e9) return false;

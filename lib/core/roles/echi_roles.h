@@ -31,13 +31,13 @@ struct echi_flight {
     uint64_t head;                                /* samples in the head's weights that it came from */
     double loss; uint32_t correct;
     int next_part;                                /* the part whose gradient travels next, from the last down */
-    bool ready[ECHI_UNITS_MAX];                   /* by layer: gradients that are there */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
     uint32_t joined;                              /* as in the worker, when the step began */
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
     uint16_t part;                                /* sync_norm: of the step, see struct echi_task; that which is computed or was last */
     uint32_t norm_samples;                        /* WAITS_NORM: what the owner has answered is of so many; 0: it has not yet */
     bool norm_sending;                            /* those of the lease have not left their slot */
+    bool ready[ECHI_UNITS_MAX];                   /* by layer: gradients that are there */
 };
 /* Policy `local` (worker_local.c): the change that a lease's steps made, on its way to the owner. */
 struct echi_delta {
@@ -47,6 +47,7 @@ struct echi_delta {
     uint64_t seen;                                /* as echi_push.seen */
     double loss; uint32_t correct;
 };
+/* What most events touch lies in front of the long arrays: a thousand workers of a simulation do not fit into a cache. */
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -54,9 +55,8 @@ struct echi_worker {
     int parts, weight_parts;                      /* messages of a push, and of weights, of all owners of the group */
     bool by_part;                                 /* a forward may begin while weights come: each layer waits for its own parts only */
     bool in_weights;                              /* gradients lie where the next weights come to: nobody is lost yet */
-    struct echi_flight flight[ECHI_FLIGHTS];
+    int n_leases;                                 /* in lease[] */
     uint32_t turns;                               /* changes of phase so far */
-    struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no flight has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
@@ -64,8 +64,6 @@ struct echi_worker {
     bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
-    /* By the same: of the weights that come there, so many parts are in, and which, and what all of them are to say. */
-    struct echi_coming { uint16_t in; struct echi_part_set here; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
     /* codec top-k (PROTOCOL.md, "Two kinds of link") */
@@ -75,17 +73,7 @@ struct echi_worker {
     uint8_t queue[ECHI_FLIGHTS]; int queued;      /* these slots in order of arrival, decoded one at a time */
     bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
     uint32_t number;                              /* of the last message of this link */
-    struct {                                      /* worker_ring.c; flight[0] is the only one */
-        bool on;                                  /* until a takeover has ended it */
-        struct echi_ranks sharing; uint32_t dealt;   /* who has a share of a round of so many samples; 0: of none yet */
-        struct echi_lease of;                     /* whose gradients go round: the next step may have begun to go forward meanwhile */
-        struct echi_part_set here, ready;         /* parts whose sum waits for the gradients of this node, and the other way round */
-        struct echi_lease first[ECHI_PARTS_MAX]; uint32_t samples[ECHI_PARTS_MAX];   /* of the sums, as in RING_SUM */
-        struct echi_part_set spent;               /* their places are free when nothing is on its way out any more */
-        int tasks, sending;                       /* ADD that are out; sums on their way out */
-        /* By WORKER_WEIGHTS slot: weights that are on their way out, and parts that are posted again when none are. */
-        int handed[ECHI_WORKER_PLACES]; struct echi_part_set vacant[ECHI_WORKER_PLACES];
-    } ring;
+    struct echi_flight flight[ECHI_FLIGHTS];
     struct {                                      /* worker_takeover.c; flight[0] is the only one */
         bool still, told;                         /* an owner is lost: nothing begins any more; the coordinator knows where it stopped */
         bool has;                                 /* weights, which are those of its version */
@@ -93,6 +81,20 @@ struct echi_worker {
         uint32_t members;                         /* membership epoch of the last loss */
         uint16_t owner[ECHI_SHARDS_MAX];          /* whose weights the places are posted for */
     } takeover;
+    struct {                                      /* worker_ring.c; flight[0] is the only one */
+        bool on;                                  /* until a takeover has ended it */
+        int tasks, sending;                       /* ADD that are out; sums on their way out */
+        struct echi_ranks sharing; uint32_t dealt;   /* who has a share of a round of so many samples; 0: of none yet */
+        struct echi_lease of;                     /* whose gradients go round: the next step may have begun to go forward meanwhile */
+        struct echi_part_set here, ready;         /* parts whose sum waits for the gradients of this node, and the other way round */
+        struct echi_lease first[ECHI_PARTS_MAX]; uint32_t samples[ECHI_PARTS_MAX];   /* of the sums, as in RING_SUM */
+        struct echi_part_set spent;               /* their places are free when nothing is on its way out any more */
+        /* By WORKER_WEIGHTS slot: weights that are on their way out, and parts that are posted again when none are. */
+        int handed[ECHI_WORKER_PLACES]; struct echi_part_set vacant[ECHI_WORKER_PLACES];
+    } ring;
+    struct echi_lease lease[ECHI_LEASES_HELD];    /* that no flight has begun */
+    /* By slot, as in posted[]: of the weights that come there, so many parts are in, and which, and what all of them are to say. */
+    struct echi_coming { uint16_t in; struct echi_part_set here; uint32_t members; uint64_t version, samples; } coming[ECHI_WORKER_PLACES];
     struct {                                      /* `local`; flight[0] has the lease in hand and what is known of the weights */
         bool busy;                                /* a task is out */
         bool fresh;                               /* weights have come that the own ones do not rest on yet */

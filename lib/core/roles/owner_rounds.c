@@ -60,8 +60,10 @@ static bool waits(const struct echi_push *p, int part) { return echi_part_in(&p-
 
 /* The first part of a push that waits; -1: none. */
 static int waiting_part(const struct echi_owner *o, const struct echi_push *p) {
-    for (int part = 0; part < o->end; part++)
-        if (waits(p, part)) return part;
+    for (int i = 0; 64 * i < o->end; i++) {
+        const uint64_t waiting = p->here.word[i] & ~p->taken.word[i];
+        if (waiting) return 64 * i + __builtin_ctzll(waiting);
+    }
     return -1;
 }
 

@@ -154,7 +154,7 @@ static void begin_step(struct echi_worker *w, struct echi_flight *s, int lease, 
 static void begin_early(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     for (uint8_t place = 0; place < ECHI_WORKER_PLACES && w->by_part; place++) {
         const struct echi_coming *c = &w->coming[place];
-        const bool comes = c->in > 0 && w->posted[place] == w->owner && c->members == w->joined && layers_here(w, place) > 0;
+        const bool comes = w->posted[place] == w->owner && c->in > 0 && c->members == w->joined && layers_here(w, place) > 0;
         const int lease = comes ? may_begin(w, c->version) : -1;
         if (lease < 0) continue;
         begin_step(w, s, lease, place);

@@ -17,6 +17,29 @@ static int richest(const struct echi_plan *plan, const uint32_t *n, uint32_t *ou
     return most;
 }
 
+static uint32_t count_above(const uint64_t *rest, int world, uint64_t bound) {
+    uint32_t count = 0;
+    for (int r = 0; r < world; r++) count += rest[r] > bound;
+    return count;
+}
+
+/* A unit each for the `units` ranks with the largest rests, of equals the first. All rests are below `all`, and add up to `units` times
+ * that, so that more of them are not 0. */
+static void give_rest(const uint64_t *rest, int world, uint32_t units, uint64_t all, uint32_t *n) {
+    uint64_t low = 0, bound = all;   /* the least bound that no more rests are above */
+    while (low < bound) {
+        const uint64_t middle = low + (bound - low) / 2;
+        if (count_above(rest, world, middle) <= units) bound = middle;
+        else low = middle + 1;
+    }
+    uint32_t equal = units - count_above(rest, world, bound);
+    for (int r = 0; r < world; r++) {
+        const bool first = rest[r] == bound && equal > 0;
+        n[r] += first || rest[r] > bound;
+        equal -= first;
+    }
+}
+
 /* In units of one sample, or one reduction block. */
 static void deal_units(const struct echi_plan *plan, uint32_t units, uint32_t *n) {
     uint64_t rest[ECHI_WORLD_MAX], all = 0;
@@ -28,13 +51,7 @@ static void deal_units(const struct echi_plan *plan, uint32_t units, uint32_t *n
         rest[r] = share % all;
         dealt += n[r];
     }
-    for (; dealt < units; dealt++) {
-        int most = 0;
-        for (int r = 1; r < plan->world; r++)
-            if (rest[r] > rest[most]) most = r;
-        n[most]++;
-        rest[most] = 0;
-    }
+    if (dealt < units) give_rest(rest, plan->world, units - dealt, all, n);
 }
 
 /* No round is in that an heir has not computed a part of, whichever of them is left (takeover.c): the first in any case, the others where

@@ -8,13 +8,14 @@
 
 /* What a run trains, as far as roles must know it. The driver derives it from the model; the same on all nodes. */
 struct echi_setup {
-    struct echi_plan plan;
     int rank;
     int n_layers;                         /* with parameters */
     int cut;                              /* first of them that belongs to the head; n_layers when not separated */
     uint32_t cut_width;                   /* floats a sample at the cut */
-    int norms; uint8_t norm[256];         /* sync_norm: so many of the layers in front of the cut are batch-norms, these, ascending */
     bool whole_steps;                     /* a session: its user computes a step, on weights that are whole when it begins */
+    int norms;                            /* sync_norm: so many of the layers in front of the cut are batch-norms */
+    struct echi_plan plan;
+    uint8_t norm[256];                    /* these, ascending */
 };
 
 enum echi_event_type {

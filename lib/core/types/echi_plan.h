@@ -27,45 +27,47 @@ enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, 
 /* How the gradients of a part are summed, and its weights given out (lib/core/exchange). */
 enum echi_exchange { ECHI_EXCHANGE_SERVER, ECHI_EXCHANGE_RING, ECHI_EXCHANGES };
 
-/* Who does what. Plain data: made by the planner on rank 0, sent to all. */
+/* Who does what. Plain data: made by the planner on rank 0, sent to all. What each event asks for comes first, and what is as long as the
+ * world or the model last: in a simulation each of a thousand nodes has a plan of its own, and no cache has room for them. */
 struct echi_plan {
     uint8_t sync, n_groups;
     uint8_t reserve;                      /* 1: the last group is a reserve: an owner, and at first no workers, for who falls behind */
     uint8_t separated;                    /* 1: the layers from the cut on belong to `head` */
     uint16_t world;
     uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
-    uint16_t owner_of[ECHI_GROUPS_MAX];   /* rank that owns the trunk (or all layers) for each group; beyond n_groups ECHI_NO_RANK */
-    uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
     uint8_t flights;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole reduction blocks, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
                                              only, not with `deterministic` */
-    uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
+    uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
+    uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
+    uint8_t exchange;                     /* enum echi_exchange; a ring only where echi_plan_may_ring */
+    uint8_t broken;                       /* enum echi_broken: of a ring; not among a plan's bytes, which are sent before a node is lost */
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
+    uint16_t owner_of[ECHI_GROUPS_MAX];   /* rank that owns the trunk (or all layers) for each group; beyond n_groups ECHI_NO_RANK */
     double lr, momentum, decay;           /* lr: before its schedule */
     uint8_t optimizer;                    /* enum echi_optimizer; of `local` that of a worker's own steps */
     struct echi_adam adam;                /* all 0 with sgd and nesterov; with Adam momentum is 0 */
     struct echi_schedule schedule;
-    uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
     uint32_t state_ratio;                 /* TOPK: of weights and states, in millionths */
     uint32_t base[ECHI_GROUPS_MAX];       /* TOPK: of each group, in millionths; what it means is the policy's */
-    uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
     double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
     double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again;
                                              0: none is */
-    uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
                                              not; BSP: 0 */
-    uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
     uint16_t shard_owner[ECHI_SHARDS_MAX];   /* their ranks, each once until one is lost; [0]: owner_of[0]. Beyond `shards` 0 */
-    uint8_t exchange;                     /* enum echi_exchange; a ring only where echi_plan_may_ring */
     struct echi_parts parts;              /* of the model's parameters; none: the default ones are still to be made (planner/parts.c) */
-    uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
-    uint8_t broken;                       /* enum echi_broken: of a ring; not among its bytes either */
+    /* By rank, as many as the world has. */
+    uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
+    uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
+    uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
+    uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
+    uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among its bytes either */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
      * owner steps that had begun still go; and bit g: it was in group g before. */
     uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];

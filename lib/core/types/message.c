@@ -86,36 +86,42 @@ static const uint16_t bodies[ECHI_KINDS] = {
 bool echi_kind_has_body(int kind) { return kind >= 0 && kind < ECHI_KINDS && (kind == ECHI_KIND_PLAN || bodies[kind] > 0); }
 
 enum { LEASE_SHARDS = 2, LEASE_BASE = 4 };   /* beside `again`: the shards, the base of its ratio follow */
+enum { LEASE_BYTES = 34 };                   /* of what each lease has */
 
 void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
-    echi_put32(w, l->id);
-    echi_put32(w, l->epoch);
-    echi_put32(w, l->start);
-    echi_put32(w, l->n);
-    echi_put32(w, l->round);
-    echi_put32(w, l->round_size);
-    echi_put16(w, l->worker);
-    echi_put16(w, l->owner);
-    echi_put8(w, (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0) | (l->base ? LEASE_BASE : 0)));
-    echi_put8(w, l->part);
-    echi_put32(w, l->together);
+    uint8_t *at = echi_writer_take(w, LEASE_BYTES);
+    if (!at) return;
+    echi_store32(at, l->id);
+    echi_store32(at + 4, l->epoch);
+    echi_store32(at + 8, l->start);
+    echi_store32(at + 12, l->n);
+    echi_store32(at + 16, l->round);
+    echi_store32(at + 20, l->round_size);
+    echi_store16(at + 24, l->worker);
+    echi_store16(at + 26, l->owner);
+    at[28] = (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0) | (l->base ? LEASE_BASE : 0));
+    at[29] = l->part;
+    echi_store32(at + 30, l->together);
     if (l->shards) echi_put64(w, l->shards);
     if (l->base) echi_put32(w, l->base);
 }
 
 void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
-    l->id = echi_get32(r);
-    l->epoch = echi_get32(r);
-    l->start = echi_get32(r);
-    l->n = echi_get32(r);
-    l->round = echi_get32(r);
-    l->round_size = echi_get32(r);
-    l->worker = echi_get16(r);
-    l->owner = echi_get16(r);
-    const uint8_t flags = echi_get8(r);
+    const uint8_t *at = echi_reader_take(r, LEASE_BYTES);
+    *l = (struct echi_lease){0};
+    if (!at) return;
+    l->id = echi_load32(at);
+    l->epoch = echi_load32(at + 4);
+    l->start = echi_load32(at + 8);
+    l->n = echi_load32(at + 12);
+    l->round = echi_load32(at + 16);
+    l->round_size = echi_load32(at + 20);
+    l->worker = echi_load16(at + 24);
+    l->owner = echi_load16(at + 26);
+    const uint8_t flags = at[28];
     l->again = (uint8_t)(flags & ~(LEASE_SHARDS | LEASE_BASE));
-    l->part = echi_get8(r);
-    l->together = echi_get32(r);
+    l->part = at[29];
+    l->together = echi_load32(at + 30);
     l->shards = flags & LEASE_SHARDS ? echi_get64(r) : 0;
     l->base = flags & LEASE_BASE ? echi_get32(r) : 0;
     if (((flags & LEASE_SHARDS) && l->shards == 0) || ((flags & LEASE_BASE) && l->base == 0)) r->ok = false;   /* one way of writing it */

@@ -52,14 +52,14 @@ struct echi_sim_shape {
 struct echi_sim_shapes { struct echi_sim_shape step, forward, backward; };   /* in steps of one size */
 
 struct echi_sim_node {
-    struct echi_setup setup;
-    struct echi_node_role role;       /* and the roles that it hosts */
     struct echi_exec *exec;           /* NULL: nothing is computed */
     bool measures, makes;             /* the role has asked for step times, for slots: both are there at once */
     bool dead;
     uint64_t steps;                   /* begun by its worker */
     double factor[ECHI_FLIGHTS];      /* of the step of each flight */
     int64_t at;                       /* of its last event */
+    struct echi_node_role role;       /* and the roles that it hosts */
+    struct echi_setup setup;
 };
 
 struct echi_sim {

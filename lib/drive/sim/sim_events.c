@@ -159,6 +159,7 @@ static void on_returned(struct echi_sim *s, int rank, enum echi_kind kind, struc
 /* What this host's link has carried, where that comes to a window. */
 static void tell_rates(struct echi_sim *s, int rank) {
     double bytes, seconds;
+    if (!echi_cost_has_carried(s->cost, rank, ECHI_SEEN_WINDOW * 1e-9)) return;
     for (int in = 0; in < 2 && !s->node[rank].dead && !s->over; in++)
         if (echi_cost_carried(s->cost, rank, in, ECHI_SEEN_WINDOW * 1e-9, &bytes, &seconds))
             echi_sim_event(s, rank, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_RATE, .from = (uint16_t)rank, .flag = in,
