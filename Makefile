@@ -204,7 +204,7 @@ FUZZ_TEST := $(if $(filter thread,$(SAN)),,$(FUZZ))
 FUZZ_COMMON := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/fuzz/fuzz_*.c)) test/fuzz/common.c test/fuzz/heap.c)
 FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
 FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc posix_memalign free \
-                 $(addprefix echi_wire_,post send sent lender drop bytes_sent address) \
+                 $(addprefix echi_wire_,post send sent lender drop bytes_sent address give_way) \
                  $(addprefix echi_lane_,submit take hold is_held call stay gradient rows))
 BENCHES := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(wildcard test/bench/bench_*.c))))
 GRADIENTS := $(B)/test/pytorch/gradients

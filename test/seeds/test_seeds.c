@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole runs of the protocol under faults, each made from a seed: plan, goal, rates of faults, every delay.
- *   test_seeds [FIRST [RUNS]]   20,000 runs from seed 1; under sanitizers 2,000; of either a TEST_PART-th
+ *   test_seeds [FIRST [RUNS]]   100,000 runs from seed 1; under sanitizers 2,000; of either a TEST_PART-th
  *   SEED=n test_seeds           that one, and every event of it
  * The first run that breaks an invariant ends the program with its seed, the rates and the last events. Else counts are printed,
  * one a line, which seeds.sh sums up. */
@@ -12,10 +12,10 @@ enum { RUNS = 2000 };
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 enum { RUNS = 2000 };
 #else
-enum { RUNS = 20000 };
+enum { RUNS = 100000 };
 #endif
 #else
-enum { RUNS = 20000 };
+enum { RUNS = 100000 };
 #endif
 
 static struct counts counts;
