@@ -24,9 +24,10 @@
 
 /* The nodes of a machine compare and take in turn. Memory counts as taken once it is touched: without turns several nodes would find the
  * same memory, and the kernel would kill one of them. The lock is on the file that reports what there is, since all of them can open it.
- * Any process may hold that lock, one that was stopped too, so a node waits ten seconds at most; and where it did in vain, it asks once for
- * each block from then on, until it gets its turn again. */
+ * Any process may hold that lock, one that was stopped too, so a node waits ten seconds at most; and where it did in vain, half a second
+ * for each block from then on, until it gets its turn again. */
 #define TURN_TRIES 10000
+#define TURN_TRIES_THEN 500
 #define TURN_PAUSE 1000000   /* nanoseconds from now, not until a time: a clock that jumps back would hold a node up */
 static atomic_int tries_most = TURN_TRIES;
 
@@ -36,7 +37,7 @@ static int take_turn(void) {
     const int most = atomic_load(&tries_most);
     for (int tries = 1; flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; tries++) {
         if (tries >= most) {
-            atomic_store(&tries_most, 1);
+            atomic_store(&tries_most, TURN_TRIES_THEN);
             return fd;
         }
         echi_sleep(TURN_PAUSE);
