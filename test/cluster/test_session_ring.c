@@ -94,7 +94,10 @@ static int node(int rank, const char *address, int killed) {
         }
         if (ech_step_end(session, 1, &err) != ECH_OK) return 5;
     }
-    if (killed == 0) return status == ECH_E_PEER_LOST && is_of_one_round(value) ? 0 : 9;   /* the coordinator */
+    if (killed == 0) {   /* the coordinator */
+        const bool right = status == ECH_E_PEER_LOST && is_of_one_round(value);
+        return ech_session_close(session, report, NULL) == ECH_E_PEER_LOST && right ? 0 : 9;
+    }
     if (status != ECH_E_END || ech_session_close(session, report, &err) != ECH_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, err.text);
         return 6;
