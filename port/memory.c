@@ -24,9 +24,9 @@
 
 /* The nodes of a machine compare and take in turn. Memory counts as taken once it is touched: without turns several nodes would find the
  * same memory, and the kernel would kill one of them. The lock is on the file that reports what there is, since all of them can open it.
- * Any process may hold that lock, one that was stopped too, so a node waits ten seconds at most; and where it did in vain, half a second
- * for each block from then on, until it gets its turn again. */
-#define TURN_TRIES 10000
+ * Any process may hold that lock, one that was stopped too, so a node waits two seconds at most, less than after which its compute thread
+ * would be taken for dead; and where it did in vain, half a second for each block from then on, until it gets its turn again. */
+#define TURN_TRIES 2000
 #define TURN_TRIES_THEN 500
 #define TURN_PAUSE 1000000   /* nanoseconds from now, not until a time: a clock that jumps back would hold a node up */
 static atomic_int tries_most = TURN_TRIES;
