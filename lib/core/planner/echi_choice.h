@@ -12,7 +12,7 @@
 
 struct echi_candidate {
     uint8_t sync, groups, separated;
-    bool mostly_separated;                      /* with most of the parameters: echi_mostly_separated */
+    bool mostly_separated;                /* with most of the parameters: echi_mostly_separated */
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
     double efficiency, goodput;           /* echi_statistical_efficiency; rate times efficiency */
     uint32_t samples_per_step; double under_way;   /* as in the plan request: how long steps are; 0: the planner's usual ones */

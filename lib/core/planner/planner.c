@@ -13,7 +13,7 @@
 #define LEAST_LEFT 0.10
 /* "Efficient": this part of the best rate, when each step costs its arithmetic and its messages. */
 #define EFFICIENT 0.85
-/* All workers' samples under way, in rounds, at most: more of them are staler. Where every node trains all layers: 2. With the
+/* All workers' samples under way, in rounds, at most: more of them are staler. Where every node trains all layers: 2. With
  * layer separation only the trunk is stale: 3; LeNet-5 on four nodes reached 98.5 % in 1.0 to 1.6 epochs with 1 round under way, 1.4 to
  * 1.9 (median 1.65 of seven seeds) with 2.75, and the long steps cost a fifth less than the short ones. */
 #define MOST_ROUNDS_IN_FLIGHT 2

@@ -31,7 +31,7 @@ static void on_sum(struct echi_owner *o, const struct echi_event *e, struct echi
     if (!sum_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a ring's sum came that does not fit the plan: do all nodes run the same version?");
     echi_part_add(&o->ring.here, m->part);
-    o->ring.alone[m->part] = m->samples == m->lease.n ? m->lease.n : 0;
+    o->ring.alone[m->part] = echi_lease_alone(&m->lease, m->samples);
     echi_rounds_come(o, &m->lease, m->part, (uint32_t)m->samples);
 }
 

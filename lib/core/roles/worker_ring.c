@@ -60,7 +60,7 @@ static void add(struct echi_worker *w, int part, struct echi_actions *out) {
     t->state = (struct echi_slot){ECHI_SLOT_RING, 0};
     t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, 0};
     t->only = (uint16_t)(1 + part);
-    t->alone = w->ring.samples[part] == w->ring.first[part].n ? w->ring.first[part].n : 0;
+    t->alone = echi_lease_alone(&w->ring.first[part], w->ring.samples[part]);
     echi_part_drop(&w->ring.ready, part);
     w->ring.tasks++;
 }

@@ -21,6 +21,9 @@ struct echi_lease {
 };
 /* Are its batch-norm statistics exchanged with other workers? */
 static inline bool echi_lease_exchanges(const struct echi_lease *l) { return l->together > l->n; }
+/* A sum of gradients of so many samples, of whose leases this one is the first: how many there are of it where it is the only one; 0: it
+ * is not. */
+static inline uint32_t echi_lease_alone(const struct echi_lease *l, uint64_t samples) { return samples == l->n ? l->n : 0; }
 
 /* Does this shard want its gradients? */
 static inline bool echi_lease_wanted(const struct echi_lease *l, int shard) { return l->shards == 0 || (l->shards >> shard & 1); }
