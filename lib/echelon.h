@@ -398,6 +398,11 @@ struct ech_param {
     float *value;          /* [count]: Echelon writes new weights here, only inside ech_session_open, ech_step_begin, ech_session_close */
     const float *grad;     /* [count]: read between ech_gradient_ready and the next ech_step_begin; leave it as it is until then */
     size_t count;
+    /* NULL, or: where Echelon says where the weights are, and saves a copy of them a step. ech_step_begin sets *lent to [count] floats of
+     * Echelon's own, which are lent until ech_gradient_ready for this array; `value` then has what it had, until the run is over:
+     * ech_step_begin with ECH_E_END writes the final weights there, and *lent is `value`, as it is at ech_session_open and after a
+     * failure. */
+    const float **lent;
 };
 typedef struct ech_session ech_session;
 

@@ -28,6 +28,7 @@ struct ech_session {
     atomic_bool abandoned;                   /* the caller computes no more steps */
     /* the caller's thread */
     bool in_step, ready[ECHI_LAYERS_MAX];
+    bool lends;                              /* some array's weights are read where they are, all through a step */
     struct echi_task task;                   /* of the step in hand */
     uint32_t *index;
     uint32_t index_room;
@@ -40,7 +41,7 @@ struct ech_session {
     struct echi_wire *wire;
     struct echi_exec *exec;
     bool asked_measure, measured, has_task, ended, final_in;
-    bool borrowed;                           /* the caller's thread uses `exec`, which stays until it has finished */
+    int borrowed;                            /* how often the caller's thread uses `exec`, which stays until it has finished */
     struct echi_times times;
     ech_status measure_status;
     struct echi_task next_task;
@@ -107,7 +108,7 @@ static void node_started(void *self, struct echi_wire *wire, struct echi_exec *e
     s->wire = wire;
     s->exec = exec;
     echi_cond_broadcast(&s->changed);
-    while (s->borrowed) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    while (s->borrowed > 0) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
     echi_mutex_unlock(&s->mutex);
 }
 
@@ -124,23 +125,39 @@ static void *node_main(void *self) {
 
 /* ------------------------------------------------- the caller's thread */
 
-static void copy_in(struct ech_session *s, const float *flat) {
-    for (int p = 0; p < s->job.n_layers; p++) memcpy(s->param[p].value, flat + s->job.layer[p].at, s->param[p].count * sizeof(float));
+static void copy_in(const struct ech_param *param, const float *from) {
+    memcpy(param->value, from, param->count * sizeof *from);
+    if (param->lent) *param->lent = param->value;
 }
 
-/* Slots are copied without the mutex, since the node's thread takes it in each round of its loop: a model takes tens of milliseconds, in
+/* The weights of a step, where the caller wants them. */
+static void hand_weights(struct ech_session *s, const float *flat) {
+    for (int p = 0; p < s->job.n_layers; p++) {
+        const float *from = flat + s->job.layer[p].at;
+        if (s->param[p].lent) *s->param[p].lent = from;
+        else copy_in(&s->param[p], from);
+    }
+}
+
+/* Nothing is lent any more. */
+static void call_in(struct ech_session *s) {
+    for (int p = 0; p < s->job.n_layers; p++)
+        if (s->param[p].lent) *s->param[p].lent = s->param[p].value;
+}
+
+/* Slots are read and written without the mutex, since the node's thread takes it in each round of its loop: a model takes tens of milliseconds, in
  * which that thread would serve nobody. NULL: the node has ended. */
 static struct echi_exec *borrow(struct ech_session *s) {
     echi_mutex_lock(&s->mutex);
     struct echi_exec *exec = s->exec;
-    s->borrowed = exec != NULL;
+    s->borrowed += exec != NULL;
     echi_mutex_unlock(&s->mutex);
     return exec;
 }
 
 static void give_back(struct ech_session *s) {
     echi_mutex_lock(&s->mutex);
-    s->borrowed = false;
+    s->borrowed--;
     echi_cond_broadcast(&s->changed);
     echi_mutex_unlock(&s->mutex);
 }
@@ -195,6 +212,7 @@ static ech_status fill(struct ech_session *s, const struct ech_param *params, in
         if (!params[p].name || !params[p].value || !params[p].grad || params[p].count == 0)
             return echi_fail(err, ECH_E_ARGUMENT, "session.open", "array %d needs a name, a value, a grad and a count above 0", p);
         s->param[p] = params[p];
+        s->lends = s->lends || params[p].lent;
         job->layer[p].layer = p;
         job->layer[p].at = job->n_params;
         job->layer[p].count = params[p].count;
@@ -208,6 +226,7 @@ static ech_status fill(struct ech_session *s, const struct ech_param *params, in
     s->index = calloc(s->index_room, sizeof *s->index);
     if (!s->first || !s->done || !s->index) return echi_fail_memory(err, "session.open", "the session");
     for (int p = 0; p < n_params; p++) memcpy(s->first + job->layer[p].at, params[p].value, params[p].count * sizeof(float));
+    call_in(s);
     return ECH_OK;
 }
 
@@ -319,20 +338,23 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
     if (task) {
         s->task = s->next_task;
         s->has_task = false;
-        s->borrowed = true;
+        s->borrowed++;
     } else if (s->final_in) {
-        copy_in(s, s->first);
+        for (int p = 0; p < s->job.n_layers; p++) copy_in(&s->param[p], s->first + s->job.layer[p].at);
         status = echi_fail(err, ECH_E_END, "step.begin", "the run %s; the weights are final",
                            s->status == ECH_E_ABORTED ? "was stopped" : "is over");
     } else {
+        call_in(s);
         status = failure(s, err);
     }
     echi_mutex_unlock(&s->mutex);
     if (!task) return status;
-    copy_in(s, echi_exec_slot(exec, s->task.weights, NULL));
-    give_back(s);
-    if (s->task.lease.n > s->index_room)
+    if (s->task.lease.n > s->index_room) {
+        give_back(s);
         return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
+    }
+    hand_weights(s, echi_exec_slot(exec, s->task.weights, NULL));
+    if (!s->lends) give_back(s);
     echi_job_samples(&s->job, &s->task.lease, s->index);
     memset(s->ready, 0, sizeof s->ready);
     s->in_step = true;
@@ -382,6 +404,7 @@ ech_status ech_step_end(ech_session *s, double loss, struct ech_error *err) {
     d.result.loss[0] = loss * s->task.lease.n;
     hand_over(s, &d);
     s->in_step = false;
+    if (s->lends) give_back(s);
     if (isfinite(loss)) return ECH_OK;
     return echi_fail(err, ECH_E_DIVERGED, "step.end",
                      "the loss is not a number any more: lower the learning rate, or look for bad samples");
@@ -389,6 +412,8 @@ ech_status ech_step_end(ech_session *s, double loss, struct ech_error *err) {
 
 ech_status ech_session_close(ech_session *s, struct ech_report *out_report, struct ech_error *err) {
     if (!s) return ECH_OK;
+    if (s->in_step && s->lends) give_back(s);
+    call_in(s);
     atomic_store(&s->abandoned, true);   /* means something only while the run is not over */
     echi_thread_join(&s->thread);
     const struct ech_error *why = s->status == ECH_OK ? &s->unrecorded : &s->error;

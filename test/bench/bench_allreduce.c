@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One node of repeated all-reduces of MIB MiB of floats, for allreduce.sh. Echelon has no such call, but a round of BSP is one: gradients
- * are summed, plain SGD at lr 1 takes their mean off the weights, and all nodes get these. Gradients are small integers, so that sums are
- * exact, and every rank compares its weights with them.
+ * are summed, plain SGD at lr 1 takes their mean off the weights, and all nodes get these, where Echelon has them. Gradients are small
+ * integers, so that sums are exact, and every rank compares its weights with them.
  *
  *     bench_allreduce MIB STEPS [--OPTION VALUE]...
  *
@@ -34,12 +34,13 @@ static void on_log(void *user, enum ech_log_level level, const char *line) {
 static int addend(int rank, size_t i) { return (int)((i * 7 + (size_t)rank * 3) % 13) - 6; }
 
 /* Do the weights, which began at 0, have the sum of all ranks' addends `times` times? */
-static void check_sums(const float *weights, size_t count, int world, int times) {
-    for (size_t i = 0; i < count; i++) {
+static void check_sums(const float *const weights[ARRAYS], size_t each, int world, int times) {
+    for (size_t i = 0; i < ARRAYS * each; i++) {
+        const float weight = weights[i / each][i % each];
         int sum = 0;
         for (int rank = 0; rank < world; rank++) sum += addend(rank, i);
-        if (weights[i] == (float)(-sum * times)) continue;
-        fprintf(stderr, "after %d all-reduces element %zu is %g, not %d\n", times, i, (double)weights[i], -sum * times);
+        if (weight == (float)(-sum * times)) continue;
+        fprintf(stderr, "after %d all-reduces element %zu is %g, not %d\n", times, i, (double)weight, -sum * times);
         exit(1);
     }
 }
@@ -81,13 +82,14 @@ int main(int argc, char **argv) {
     }
     const size_t each = (size_t)atoi(argv[1]) * (1u << 20) / sizeof(float) / ARRAYS, count = ARRAYS * each;
     const int steps = atoi(argv[2]);
-    float *weights = calloc(count, sizeof *weights), *gradients = malloc(count * sizeof *gradients);
-    if (!weights || !gradients || count == 0 || steps < 1) return 1;
+    const float *weights[ARRAYS];
+    float *first = calloc(count, sizeof *first), *gradients = malloc(count * sizeof *gradients);
+    if (!first || !gradients || count == 0 || steps < 1) return 1;
     set_options(&config, argv[2], argc - 3, argv + 3);
     for (size_t i = 0; i < count; i++) gradients[i] = (float)(addend(config.rank, i) * config.world);   /* of the mean, an integer */
     for (int p = 0; p < ARRAYS; p++) {
         snprintf(name[p], sizeof name[p], "array %d", p);
-        param[p] = (struct ech_param){name[p], weights + (size_t)p * each, gradients + (size_t)p * each, each};
+        param[p] = (struct ech_param){name[p], first + (size_t)p * each, gradients + (size_t)p * each, each, &weights[p]};
     }
     check(ech_session_open(param, ARRAYS, SAMPLES, &config, NULL, NULL, &session, &err), &err);
     check(ech_step_begin(session, &step, &err), &err);
@@ -96,12 +98,12 @@ int main(int argc, char **argv) {
     const int64_t began = echi_now();
     for (int i = 0; i < steps; i++) all_reduce(session);
     const double took = (double)(echi_now() - began) * 1e-9, processor = (double)(clock() - used) / CLOCKS_PER_SEC;
-    check_sums(weights, count, config.world, WARM_UP + steps);
+    check_sums(weights, each, config.world, WARM_UP + steps);
     all_reduce(session);
-    check_sums(weights, count, config.world, WARM_UP + steps + 1);
+    check_sums(weights, each, config.world, WARM_UP + steps + 1);
     check(ech_session_close(session, NULL, &err), &err);
     if (config.rank == 0) printf("seconds %.5f\nprocessor_seconds %.5f\n", took / steps, processor / steps);
-    free(weights);
+    free(first);
     free(gradients);
     return 0;
 }

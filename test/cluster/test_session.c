@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@
 
 #define WORLD_MAX 4
 #define SAMPLES 48
-enum { FIRST = 3, SECOND = 2 };
+enum { FIRST = 3, SECOND = 2, STEPS = 64 };
 
 /* The "gradient" of sample i is i for each number of the first array, 1 for each of the second: sums of whole numbers,
  * exact in float whoever adds them. */
@@ -30,6 +31,11 @@ struct node {
     int stop_after;                  /* asks rank 0 to stop after so many steps of this node; 0 never */
     volatile int tell;               /* asked in its second step, when config.tell points here */
     _Atomic int coordinator_told, worker_told;   /* lines that say so */
+    bool lends;                      /* the second array is read where Echelon has it */
+    const float *lent;
+    float read[STEPS];               /* of the second array's first number, what each step was computed on */
+    bool kept;                       /* the caller's second array has been as it was at the opening */
+    int naps_in;                     /* in this step it takes its time, then reads what is lent once more; 0 never */
     ech_status opened, status, closed;
     struct ech_report report;
     struct ech_error error;
@@ -74,9 +80,11 @@ static void ask(struct node *n) {
 
 static void *node_main(void *self) {
     struct node *n = self;
-    const struct ech_param params[] = {{"first", n->first, n->first_grad, FIRST}, {"second", n->second, n->second_grad, SECOND}};
+    const struct ech_param params[] = {{"first", n->first, n->first_grad, FIRST, NULL},
+                                       {"second", n->second, n->second_grad, SECOND, n->lends ? &n->lent : NULL}};
     ech_session *session = NULL;
     struct ech_step step;
+    n->kept = true;
     n->opened = ech_session_open(params, 2, SAMPLES, &n->config, measure, n, &session, &n->error);
     if (n->opened != ECH_OK) return NULL;
     while ((n->status = ech_step_begin(session, &step, &n->error)) == ECH_OK) {
@@ -87,7 +95,14 @@ static void *node_main(void *self) {
         }
         for (int k = 0; k < FIRST; k++) n->first_grad[k] = (float)(sum / step.n);
         for (int k = 0; k < SECOND; k++) n->second_grad[k] = 1;
+        const float *second = n->lends ? n->lent : n->second;
+        if (n->steps < STEPS) n->read[n->steps] = second[0];
+        if (n->lends && n->second[0] != 0) n->kept = false;
         if (n->config.tell && n->steps == 1) ask(n);
+        if (n->steps + 1 == n->naps_in) {
+            usleep(300000);
+            if (n->read[n->steps] != second[0]) n->kept = false;
+        }
         /* Both orders are the caller's right. */
         const int order = n->steps & 1;
         ech_gradient_ready(session, order, NULL);
@@ -97,6 +112,7 @@ static void *node_main(void *self) {
         if (n->steps == n->stop_after) __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
         if (n->status != ECH_OK || n->steps == n->leave_after) break;
     }
+    if (n->lends && n->lent != n->second) n->kept = n->steps == n->leave_after;   /* it is lent no more */
     n->closed = ech_session_close(session, &n->report, &n->error);
     return NULL;
 }
@@ -120,6 +136,7 @@ static void prepare(int world, const char *sync) {
         c->epochs = 3;
         c->deadline = 60;
         nodes[r].first[0] = r == 0 ? 2 : -99;   /* rank 0's values start all */
+        nodes[r].lends = r == world - 1;
     }
     nodes[0].config.on_bound = on_bound;
     snprintf(nodes[0].config.coordinator, sizeof nodes[0].config.coordinator, "127.0.0.1:0");
@@ -144,6 +161,7 @@ static void assert_seen(int world, double epochs) {
         if (nodes[r].status != ECH_E_END || nodes[r].closed != ECH_OK) print_error("rank %d: %s\n", r, nodes[r].error.text);
         assert_int_equal(nodes[r].status, ECH_E_END);
         assert_int_equal(nodes[r].closed, ECH_OK);
+        assert_true(nodes[r].kept);
         for (int i = 0; i < SAMPLES; i++) seen[i] += nodes[r].seen[i];
         assert_memory_equal(nodes[r].first, nodes[0].first, sizeof nodes[0].first);
         assert_memory_equal(nodes[r].second, nodes[0].second, sizeof nodes[0].second);
@@ -203,6 +221,37 @@ static void test_unequal_shares_are_exact(void **state) {
     run(3);
     assert_trained(3, 3);
     assert_int_equal(nodes[1].steps, 0);
+}
+
+/* Rank 0 copies, the last rank reads what is lent: each of a BSP's rounds is computed on the same weights, and they move. */
+static void test_lent_weights_are_those_of_the_step(void **state) {
+    (void)state;
+    for (int world = 2; world <= WORLD_MAX; world++) {
+        prepare(world, "bsp");
+        for (int r = 0; r < world; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "equal");
+        if (world == 4) snprintf(nodes[0].config.exchange, sizeof nodes[0].config.exchange, "ring");
+        run(world);
+        assert_trained(world, 3);
+        assert_int_equal(nodes[0].steps, 3 * SAMPLES / 8);
+        assert_int_equal(nodes[world - 1].steps, nodes[0].steps);
+        for (int k = 0; k < nodes[0].steps; k++) {
+            assert_true(fabs(nodes[0].read[k] + k * nodes[0].config.lr) < 1e-6);
+            assert_true(nodes[world - 1].read[k] == nodes[0].read[k]);
+        }
+    }
+}
+
+/* What a step is computed on stays while it is computed, though the run has ended around it. */
+static void test_what_is_lent_outlives_the_run(void **state) {
+    (void)state;
+    prepare(2, "bsp");
+    for (int r = 0; r < 2; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "equal");
+    nodes[0].leave_after = 2;
+    nodes[1].naps_in = 2;
+    run(2);
+    assert_int_equal(nodes[1].closed, ECH_E_ABORTED);
+    assert_int_equal(nodes[1].steps, 2);
+    assert_true(nodes[1].kept);
 }
 
 static void test_leaving_early_ends_the_run_for_all(void **state) {
@@ -275,7 +324,7 @@ static void test_refusing_to_measure_ends_the_opening(void **state) {
 static void test_misuse_is_refused_with_a_sentence(void **state) {
     (void)state;
     float value[2] = {0}, grad[2] = {0};
-    struct ech_param param = {"w", value, grad, 2};
+    struct ech_param param = {"w", value, grad, 2, NULL};
     struct ech_config config;
     struct ech_error err;
     struct ech_step step;
@@ -333,7 +382,8 @@ static void test_who_waits_for_whom(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch), cmocka_unit_test(test_a_codec_trains_the_same_samples),
-        cmocka_unit_test(test_unequal_shares_are_exact), cmocka_unit_test(test_leaving_early_ends_the_run_for_all),
+        cmocka_unit_test(test_unequal_shares_are_exact), cmocka_unit_test(test_lent_weights_are_those_of_the_step),
+        cmocka_unit_test(test_what_is_lent_outlives_the_run), cmocka_unit_test(test_leaving_early_ends_the_run_for_all),
         cmocka_unit_test(test_a_stopped_session_has_final_weights),
         cmocka_unit_test(test_a_loss_that_is_no_number_ends_the_run), cmocka_unit_test(test_refusing_to_measure_ends_the_opening),
         cmocka_unit_test(test_who_waits_for_whom), cmocka_unit_test(test_misuse_is_refused_with_a_sentence),

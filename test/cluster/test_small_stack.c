@@ -76,7 +76,7 @@ static void *train_main(void *self) {
 static void *session_main(void *self) {
     struct node *n = self;
     float value[PARAMS] = {0}, grad[PARAMS] = {0};
-    const struct ech_param params[] = {{"all", value, grad, PARAMS}};
+    const struct ech_param params[] = {{"all", value, grad, PARAMS, NULL}};
     ech_session *session = NULL;
     struct ech_step step;
     n->status = ech_session_open(params, 1, TRAIN, &n->config, NULL, NULL, &session, &n->error);

@@ -113,7 +113,7 @@ static void *node_main(void *self) {
 static inline void *session_main(void *self) {
     struct node *n = self;
     float value[2][PARAMS / 2] = {{0}}, grad[2][PARAMS / 2] = {{0}};
-    const struct ech_param params[] = {{"first", value[0], grad[0], PARAMS / 2}, {"second", value[1], grad[1], PARAMS / 2}};
+    const struct ech_param params[] = {{"first", value[0], grad[0], PARAMS / 2, NULL}, {"second", value[1], grad[1], PARAMS / 2, NULL}};
     ech_session *session = NULL;
     struct ech_step step;
     n->status = ech_session_open(params, 2, TRAIN, &n->config, NULL, NULL, &session, &n->error);

@@ -53,7 +53,7 @@ static int gradients(void *model, const uint32_t *index, int n) {
 }
 
 static ech_status train(struct model *m, const struct ech_config *config, struct ech_error *err) {
-    const struct ech_param params[] = {{"W", m->W, m->dW, WEIGHTS}, {"b", m->b, m->db, CLASSES}};
+    const struct ech_param params[] = {{"W", m->W, m->dW, WEIGHTS, NULL}, {"b", m->b, m->db, CLASSES, NULL}};
     ech_session *session = NULL;
     struct ech_step step;
     ech_status status = ech_session_open(params, 2, ech_data_samples(m->data, 0), config, gradients, m, &session, err);

@@ -159,7 +159,7 @@ static void test_options_that_do_not_fit(void **state) {
     /* And in a session, whose arithmetic is the caller's. */
     struct ech_config c;
     float value = 0, grad = 0;
-    const struct ech_param param = {"w", &value, &grad, 1};
+    const struct ech_param param = {"w", &value, &grad, 1, NULL};
     ech_session *session = NULL;
     ech_config_init(&c);
     c.deterministic = 1;

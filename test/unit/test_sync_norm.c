@@ -340,7 +340,7 @@ static void test_options_that_do_not_fit(void **state) {
         if (!strstr(err.text, cases[i].says) || !strstr(err.text, "sync-norm")) fail_msg("'%s'", err.text);
     }
     float value = 0, grad = 0;
-    const struct ech_param param = {"w", &value, &grad, 1};
+    const struct ech_param param = {"w", &value, &grad, 1, NULL};
     ech_session *session = NULL;
     ech_config_init(&c);
     c.sync_norm = 1;
