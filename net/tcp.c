@@ -23,6 +23,10 @@
 #define WAIT_MAX 500 /* milliseconds of one wait */
 /* Bytes that the kernel holds unsent at most: what is in there can no longer be overtaken by something urgent. */
 #define NOT_SENT_MAX (128 * 1024)
+/* Between two processes of this machine the system lets megabytes wait between their sockets; by the time they are read no cache has them
+ * any more. An all-reduce of 64 MiB over loopback, 4 ranks, AMD EPYC (Zen 4): 0.118 s with the system's choice, 0.107 with 128 KiB, 0.098
+ * with 256, 0.104 with 512 (medians of three runs in turn); of a rank's processor time the kernel's copies took 29 and 21 ms. */
+#define SEND_WITHIN (256 * 1024)
 
 struct tcp_link {
     struct echi_link link;
@@ -65,11 +69,24 @@ static void tcp_destroy(struct echi_transport *t) {
 
 /* --- links --- */
 
-static struct tcp_link *make_link(struct tcp *tcp, int fd, uint32_t events, void *user) {
-    int yes = 1, unsent = NOT_SENT_MAX;
+static struct echi_address name_of(int fd) {
+    struct echi_address a = {.len = sizeof a.at};
+    if (getsockname(fd, (struct sockaddr *)&a.at, &a.len) != 0) a.len = 0;
+    return a;
+}
+
+/* Is the other end on this machine? */
+static bool stays_within(int fd, const struct echi_address *peer) {
+    const struct echi_address own = name_of(fd);
+    return own.len > 0 && echi_address_same_host(&own, peer);
+}
+
+static struct tcp_link *make_link(struct tcp *tcp, int fd, const struct echi_address *peer, uint32_t events, void *user) {
+    int yes = 1, unsent = NOT_SENT_MAX, within = SEND_WITHIN;
     /* They only make it faster, or lost sooner: a link without them is still right. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    if (stays_within(fd, peer)) (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &within, sizeof within);
     /* Where packets vanish without a reset, TCP by itself sends again for a quarter of an hour. */
     if (tcp->unheard) (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &tcp->unheard, sizeof tcp->unheard);
     struct tcp_link *l = calloc(1, sizeof *l);
@@ -147,7 +164,7 @@ static ech_status tcp_dial(struct echi_transport *t, int rank, const char *addre
         close(fd);
         return status;
     }
-    struct tcp_link *l = make_link(tcp, fd, EPOLLIN | EPOLLOUT, user);
+    struct tcp_link *l = make_link(tcp, fd, one, EPOLLIN | EPOLLOUT, user);
     if (!l) {
         close(fd);
         return echi_fail_memory(err, "net.dial", "a connection");
@@ -169,9 +186,10 @@ static ech_status tcp_dialled(struct echi_transport *t, struct echi_link *link, 
 static struct echi_link *tcp_accept(struct echi_transport *t, void *user) {
     struct tcp *tcp = of(t);
     for (;;) {
-        int fd = accept4(tcp->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct echi_address peer = {.len = sizeof peer.at};
+        int fd = accept4(tcp->listener, (struct sockaddr *)&peer.at, &peer.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            struct tcp_link *l = make_link(tcp, fd, EPOLLIN, user);
+            struct tcp_link *l = make_link(tcp, fd, &peer, EPOLLIN, user);
             if (l) return &l->link;
             close(fd);
         } else if (errno == EMFILE || errno == ENFILE) {
@@ -291,12 +309,6 @@ static ech_status listen_at(struct tcp *tcp, const struct echi_address *at, cons
         return echi_fail(err, ECH_E_ARGUMENT, "net.listen", "%s %s is no address of this machine: give one of its own", option,
                          text);
     return echi_fail(err, ECH_E_IO, "net.listen", "%s %s: cannot listen there: %s", option, text, strerror(failure));
-}
-
-static struct echi_address name_of(int fd) {
-    struct echi_address a = {.len = sizeof a.at};
-    if (getsockname(fd, (struct sockaddr *)&a.at, &a.len) != 0) a.len = 0;
-    return a;
 }
 
 /* What a peer can dial of "any address": the one that leads off this machine by default. A machine with no way out has only itself to
