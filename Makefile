@@ -142,8 +142,9 @@ ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
 # that lacks the instruction does nothing instead.
 ISA_WITH_avx2   := -mavx2 -mfma -mprfchw
 ISA_WITH_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512
+ISA_HALF_avx512 := -DECHI_HALF=avx2
 # Four (avx2x4) and two (avx2x2) floats wide with the same instructions, for the last samples of a batch: isa_packed.c.
-$(foreach i,avx2 avx512,$(eval ISA_FLAGS_$i   := $(ISA_WITH_$i) -DECHI_ISA=$i -DECHI_NARROW=$ix4)\
+$(foreach i,avx2 avx512,$(eval ISA_FLAGS_$i   := $(ISA_WITH_$i) $(ISA_HALF_$i) -DECHI_ISA=$i -DECHI_NARROW=$ix4)\
                         $(eval ISA_FLAGS_$ix4 := $(ISA_WITH_$i) -DECHI_ISA=$ix4 -DECHI_WIDE=$i -DECHI_NARROW=$ix2)\
                         $(eval ISA_FLAGS_$ix2 := $(ISA_WITH_$i) -DECHI_ISA=$ix2 -DECHI_WIDE=$i -DECHI_FOURS=$ix4))
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \

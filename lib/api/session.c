@@ -145,8 +145,8 @@ static void call_in(struct ech_session *s) {
         if (s->param[p].lent) *s->param[p].lent = s->param[p].value;
 }
 
-/* Slots are read and written without the mutex, since the node's thread takes it in each round of its loop: a model takes tens of milliseconds, in
- * which that thread would serve nobody. NULL: the node has ended. */
+/* Slots are read and written without the mutex, since the node's thread takes it in each round of its loop: a model takes tens of
+ * milliseconds, in which that thread would serve nobody. NULL: the node has ended. */
 static struct echi_exec *borrow(struct ech_session *s) {
     echi_mutex_lock(&s->mutex);
     struct echi_exec *exec = s->exec;

@@ -66,6 +66,7 @@ struct bench {
     struct echi_device *device;
     struct echi_lane *lane;
     struct echi_stack *trunk, *head;
+    struct echi_stack *few[2];   /* the same for the least size alone: a processor may have other kernels for a few samples. NULL: none */
     struct echi_buffer *params, *grads;
     struct echi_buffer *sum, *moment; size_t owned;   /* an owner's, of so many parameters */
     echi_real *rows, *cut_rows;
@@ -111,11 +112,11 @@ static int unit_from(const struct echi_job *job, int layer) {
 }
 
 /* A stack may compute several layers with parameters as one; they are taken for equally long. */
-static void note_unit(const struct bench *b, const struct echi_stack *stack, int unit, enum echi_pass pass) {
+static void note_unit(const struct bench *b, const struct echi_stack *stack, bool head, int unit, enum echi_pass pass) {
     struct unit_watch *w = b->watch;
     if (!w) return;
     const double seconds = seconds_since(w->at, b->device);
-    const int from = stack == b->head ? b->job->cut : 0, side = stack == b->head ? b->job->cut_params : 0;
+    const int from = head ? b->job->cut : 0, side = head ? b->job->cut_params : 0;
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
     int of = unit_from(b->job, from + first), until = unit_from(b->job, from + end);
@@ -129,7 +130,7 @@ static ech_status train(struct echi_stack *stack, const struct bench *b, struct 
 }
 
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
-    struct echi_stack *stack = head ? b->head : b->trunk;
+    struct echi_stack *stack = (uint32_t)n == sizes[0] && b->few[0] ? b->few[head] : head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
     if (!head) ECHI_TRY(read_samples(b, n, false, err));
     ECHI_TRY(echi_stack_input(stack, n, head ? b->cut_rows : b->rows, err));
@@ -138,7 +139,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     for (int u = 0; u < units; u++) {
         echi_lane_stay(b->lane);
         ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
-        note_unit(b, stack, u, ECHI_FORWARD);
+        note_unit(b, stack, head, u, ECHI_FORWARD);
     }
     double loss;
     int correct;
@@ -147,7 +148,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     for (int u = units - 1; u >= 0; u--) {
         echi_lane_stay(b->lane);
         ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, head || u > 0, err));
-        note_unit(b, stack, u, ECHI_BACKWARD);
+        note_unit(b, stack, head, u, ECHI_BACKWARD);
     }
     echi_lane_stay(b->lane);
     return echi_stack_grads(stack, 0, err);
@@ -299,16 +300,24 @@ static void variation_of(const struct timing *t, struct echi_times *out) {
 
 static size_t bench_bytes(const struct bench *b) { return echi_stack_bytes(b->trunk) + (b->head ? echi_stack_bytes(b->head) : 0); }
 
-/* Stacks for steps of up to `most` samples. */
+/* Of the trunk and, where there is one, of the head, for steps of up to `most` samples. */
+static ech_status both_stacks(const struct bench *b, int most, struct echi_stack **trunk, struct echi_stack **head, struct ech_error *err) {
+    const struct echi_job *job = b->job;
+    const struct ech_model *model = job->model;
+    const int cut = job->cut > 0 ? job->cut : model->n_layers;
+    ECHI_TRY(echi_stack_create(b->device, job->kernels, model->layers, cut, most, trunk, err));
+    if (cut == model->n_layers) return ECH_OK;
+    return echi_stack_create(b->device, job->kernels, model->layers + cut, model->n_layers - cut, most, head, err);
+}
+
 static ech_status bench_stacks(struct bench *b, const struct echi_job *job, struct echi_device *device, struct echi_lane *lane, int most,
                                 struct ech_error *err) {
-    const bool cut = job->cut > 0;
     *b = (struct bench){.job = job, .device = device, .lane = lane};
-    ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
-    if (cut)
-        ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head,
-                                   err));
-    return ECH_OK;
+    return both_stacks(b, most, &b->trunk, &b->head, err);
+}
+
+static ech_status few_stacks(struct bench *b, struct ech_error *err) {
+    return echi_device_describe(b->device)->host_memory ? both_stacks(b, (int)sizes[0], &b->few[0], &b->few[1], err) : ECH_OK;
 }
 
 /* What goes through them, filled with numbers of the size that samples have. */
@@ -343,6 +352,8 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
 static void bench_close(struct bench *b) {
     echi_stack_destroy(b->trunk);
     echi_stack_destroy(b->head);
+    echi_stack_destroy(b->few[0]);
+    echi_stack_destroy(b->few[1]);
     echi_buffer_destroy(b->params);
     echi_buffer_destroy(b->grads);
     echi_buffer_destroy(b->sum);
@@ -397,6 +408,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         bench_close(&b);
         ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, (int)most, err), out);
     }
+    ECHI_TRY_GOTO(few_stacks(&b, err), out);
     ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
     const int64_t began = echi_now();
     while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {

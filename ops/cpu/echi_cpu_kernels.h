@@ -138,6 +138,7 @@ struct echi_cpu_kernels {
     const char *name;          /* "avx512" */
     int width;                 /* floats in a vector */
     const struct echi_cpu_kernels *narrow;   /* for the last samples of a batch, fewer than a vector holds; NULL: none */
+    const struct echi_cpu_kernels *half;     /* for batches that fill no more than half of a vector; NULL: none */
     const struct echi_cpu_kernels *wide;     /* where vectors are of other things than samples: itself, or whose narrow this is */
     int most_outputs, most_taps;   /* of `outer` */
     int most_vectors;          /* that `conv_row` computes at once: it may read most_vectors - 1 steps beyond a row's ends */

@@ -31,6 +31,9 @@ const struct echi_cpu_kernels ISA(kernels) = {
 #ifdef ECHI_NARROW
     .narrow = &ISA_JOIN(echi_cpu_kernels, ECHI_NARROW),
 #endif
+#ifdef ECHI_HALF
+    .half = &ISA_JOIN(echi_cpu_kernels, ECHI_HALF),
+#endif
     .matrix_rows = VEC_MATRIX_ROWS,
     .matrix_columns = VEC_MATRIX_VECTORS * VEC_FLOATS,
     .product = PACKED(product),

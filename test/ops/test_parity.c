@@ -749,7 +749,8 @@ static void test_stages(void **state) {
     }
 }
 
-/* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. */
+/* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. A few samples, of
+ * which vectors of 16 would stay half empty, are computed in vectors of 8. */
 static void test_levels(void **state) {
     (void)state;
     struct problem p;
@@ -761,9 +762,12 @@ static void test_levels(void **state) {
         assert_string_equal(echi_kernels(device)->name, name);
         for (enum echi_kernels kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_PLAIN; kernels++) {
             struct echi_stack *s = NULL;
-            assert_int_equal(echi_stack_create(device, kernels, p.layers, p.count, 4, &s, NULL), ECH_OK);
-            for (int u = 0; u < echi_stack_units(s); u++) assert_non_null(strstr(echi_stack_kernel(s, u), name));
-            echi_stack_destroy(s);
+            for (int n = 4; n <= 12; n++) {
+                const char *const named = level == ECHI_CPU_AVX512 && n <= 8 ? echi_cpu_level_name(ECHI_CPU_AVX2) : name;
+                assert_int_equal(echi_stack_create(device, kernels, p.layers, p.count, n, &s, NULL), ECH_OK);
+                for (int u = 0; u < echi_stack_units(s); u++) assert_non_null(strstr(echi_stack_kernel(s, u), named));
+                echi_stack_destroy(s);
+            }
         }
         struct echi_stack *s = NULL;
         const ech_status status = echi_stack_create(device, ECHI_KERNELS_BF16_FAST, p.layers, p.count, 4, &s, NULL);
