@@ -156,8 +156,13 @@ make_room() {
 }
 ticker=none
 
+# What is long begins first, so that at the end nothing is waited for alone.
+long=() short=()
 for test in "$@"; do
     case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
+    if check_only "${test#"$B"/}"; then long+=("$test"); else short+=("$test"); fi
+done
+for test in ${long[@]+"${long[@]}"} ${short[@]+"${short[@]}"}; do
     name=${test#"$B"/}
     # who names a test wants it
     if [ -n "${QUICK:-}" ] && [ -z "${ONLY:-}" ] && check_only "$name"; then
