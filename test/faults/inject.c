@@ -244,15 +244,16 @@ void inject_clock_real(void) {
     atomic_store(&ahead, 0);
 }
 
-static _Thread_local const _Atomic int64_t *mine;
-void inject_clock_follow(const _Atomic int64_t *of_machine) { mine = of_machine; }
+static _Thread_local struct inject_machine *mine;
+void inject_clock_follow(struct inject_machine *machine) { mine = machine; }
 
 /* What this thread's machine shows at the real time `now`. */
 static long long seen_at(long long now) {
-    return (atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0);
+    return (atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead)) + (mine ? atomic_load(&mine->ahead) : 0);
 }
 WRAPPED(int, clock_gettime, clockid_t id, struct timespec *out) {
     const int code = __real_clock_gettime(id, out);
+    if (mine) atomic_fetch_add(&mine->looks, 1);
     if (id == CLOCK_MONOTONIC) *out = timespec_of(seen_at(nanoseconds(out)));
     else if (id == CLOCK_THREAD_CPUTIME_ID && atomic_load(&stopped)) *out = timespec_of(0);
     return code;

@@ -41,8 +41,9 @@ long inject_live(void);                     /* allocations not yet freed */
 void *inject_caller(long n);
 
 /* --- the clock that echi_now reads. Any thread, any time. --- */
-/* The calling thread lives on a machine of its own, whose clock is ahead by *ahead (nanoseconds) of the others'. */
-void inject_clock_follow(const _Atomic int64_t *ahead);
+/* A machine's own clock: how far it is ahead of the others' (nanoseconds), and how often it was looked at. */
+struct inject_machine { _Atomic int64_t ahead; _Atomic long looks; };
+void inject_clock_follow(struct inject_machine *machine);   /* the calling thread lives there from now on */
 void inject_clock_jump(int64_t nanoseconds);   /* forward or, negative, backward */
 void inject_clock_stop(bool stop);             /* it stands still, processor time too; then goes on from there */
 void inject_clock_real(void);
