@@ -279,10 +279,11 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         /* What a lost owner did last may be gone, or not have come from whoever has it. */
         MUST(s, STATE, !owns_reserve(s, node) || s->owner_killed || a->msg.members < s->woke_at || a->msg.samples >= s->woke_samples);
-        /* Of a part that is applied already the weights before it go to who lacks them, too. */
+        /* Of a part that is applied already the weights before it go to who lacks them, too: behind a takeover, or the first ones, where
+         * those to nodes that are gone have kept them back, and round 0 was done without a share of the receiver's. */
         MUST(s, SUM, !rounds(s) || is_of_the_lost(s, node) ||
                          a->msg.version == s->rounds_of[shard] + (s->applied_parts[shard] >> a->msg.part & 1) ||
-                         (s->takeovers && a->msg.version == s->rounds_of[shard]));
+                         ((s->takeovers || s->rounds_of[shard] == 0) && a->msg.version == s->rounds_of[shard]));
         break;
     case ECHI_KIND_APPLIED: {
         struct seen_lease *seen = seen_of(s, l);
