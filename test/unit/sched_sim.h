@@ -392,7 +392,7 @@ static void tell_rates(const struct sim *s) {
 
 _Noreturn static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
-                                      "quiets",   "gathers", "drains", "last keep", "last look", "rescues", "ends",  "ended"};
+                                      "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "rescues", "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
                                          "waits for a norm", "waits for a part"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "

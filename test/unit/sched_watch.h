@@ -983,9 +983,9 @@ static void watch_takeover(struct sim *s) {
 static void watch_coordinator(struct sim *s, const struct echi_event *e) {
     const struct echi_coordinator *c = &s->coordinator;
     if (c->takeover.count > s->takeovers) watch_takeover(s);
-    if (c->phase != s->phase && (s->phase == ECHI_RUN_QUIETS || s->phase == ECHI_RUN_DRAINS) && c->phase != ECHI_RUN_TRAINS &&
-        c->phase != ECHI_RUN_ENDED)
-        watch_drained(s);
+    const bool goes_on = c->phase == s->phase || c->phase == ECHI_RUN_TRAINS;
+    const bool fails = c->phase == ECHI_RUN_RESCUES || c->phase == ECHI_RUN_ENDED;
+    if ((s->phase == ECHI_RUN_QUIETS || s->phase == ECHI_RUN_DRAINS) && !goes_on && !fails) watch_drained(s);
     s->phase = c->phase;
     note_awake(s);
     if (c->n_lost > 0) watch_frozen(s);
