@@ -160,15 +160,12 @@ ticker=none
 long=() short=()
 for test in "$@"; do
     case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
-    if check_only "${test#"$B"/}"; then long+=("$test"); else short+=("$test"); fi
+    if ! check_only "${test#"$B"/}"; then short+=("$test")
+    elif [ -n "${QUICK:-}" ] && [ -z "${ONLY:-}" ]; then left_out=$((left_out + 1))   # who names a test wants it
+    else long+=("$test"); fi
 done
 for test in ${long[@]+"${long[@]}"} ${short[@]+"${short[@]}"}; do
     name=${test#"$B"/}
-    # who names a test wants it
-    if [ -n "${QUICK:-}" ] && [ -z "${ONLY:-}" ] && check_only "$name"; then
-        left_out=$((left_out + 1))
-        continue
-    fi
     [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
     case $test in
     *.sh) run=(bash "$test") ;;

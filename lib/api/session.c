@@ -127,7 +127,6 @@ static void *node_main(void *self) {
 
 static void copy_in(const struct ech_param *param, const float *from) {
     memcpy(param->value, from, param->count * sizeof *from);
-    if (param->lent) *param->lent = param->value;
 }
 
 /* The weights of a step, where the caller wants them. */
@@ -341,6 +340,7 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
         s->borrowed++;
     } else if (s->final_in) {
         for (int p = 0; p < s->job.n_layers; p++) copy_in(&s->param[p], s->first + s->job.layer[p].at);
+        call_in(s);
         status = echi_fail(err, ECH_E_END, "step.begin", "the run %s; the weights are final",
                            s->status == ECH_E_ABORTED ? "was stopped" : "is over");
     } else {
