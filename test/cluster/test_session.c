@@ -36,13 +36,14 @@ struct node {
     float read[STEPS];               /* of the second array's first number, what each step was computed on */
     bool kept;                       /* the caller's second array has been as it was at the opening */
     int naps_in;                     /* in this step it takes its time, then reads what is lent once more; 0 never */
+    bool leaves_nap;                 /* it leaves when another naps */
     ech_status opened, status, closed;
     struct ech_report report;
     struct ech_error error;
     pthread_t thread;
 };
 
-static volatile int stop;
+static volatile int stop, napping;   /* napping: who naps has begun to */
 
 static struct {
     pthread_mutex_t mutex;
@@ -100,9 +101,11 @@ static void *node_main(void *self) {
         if (n->lends && n->second[0] != 0) n->kept = false;
         if (n->config.tell && n->steps == 1) ask(n);
         if (n->steps + 1 == n->naps_in) {
+            __atomic_store_n(&napping, 1, __ATOMIC_RELAXED);
             usleep(300000);
             if (n->read[n->steps] != second[0]) n->kept = false;
         }
+        while (n->leaves_nap && n->steps + 1 == n->leave_after && !__atomic_load_n(&napping, __ATOMIC_RELAXED)) usleep(1000);
         /* Both orders are the caller's right. */
         const int order = n->steps & 1;
         ech_gradient_ready(session, order, NULL);
@@ -246,7 +249,9 @@ static void test_what_is_lent_outlives_the_run(void **state) {
     (void)state;
     prepare(2, "bsp");
     for (int r = 0; r < 2; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "equal");
+    napping = 0;
     nodes[0].leave_after = 2;
+    nodes[0].leaves_nap = true;
     nodes[1].naps_in = 2;
     run(2);
     assert_int_equal(nodes[1].closed, ECH_E_ABORTED);
