@@ -57,6 +57,13 @@ echelon_run() {   # echelon_run NAME HOST|all HOSTS STEPS OPTIONS...
     run "$1" "$2" "$node" "$net" "$4" --sync bsp --shares "$shares" --batch $((batch * $3)) --threads 1 --lr 0.001 --momentum 0.9 \
         --weight-decay 0 --join-timeout 300 --shards "$([ "$3" = 1 ] && echo auto || echo "$shards")" "${@:5}"
 }
+# each host by itself, all at once: the processor seconds of a step where they take caches and a core's two threads from each other
+echelon_each() {   # echelon_each HOSTS STEPS
+    local host
+    for ((host = 0; host < $1; host++)); do (echelon_run "each.$host" "$host" 1 "$2") & done
+    wait
+    median $(for ((host = 0; host < $1; host++)); do of_run "each.$host" processor_seconds; done)
+}
 torch_run() {     # torch_run NAME HOST|all STEPS [PYTHON VARIANT]
     OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
         run "$1" "$2" "${4:-$python}" -W ignore "$here/bench_ddp_torch.py" "$echelon" "$net" "$batch" "$3" "${5:-$variant}"
@@ -103,7 +110,8 @@ measure() {   # measure NET, on the hosts that are up
     choose_torch
     echelon_run alone 0 1 $alone_steps
     a_alone=$(of_run alone processor_seconds)
-    printf '  processor time of a step on one host alone: Echelon %.3f s' "$a_alone"
+    printf '  processor time of a step on one host alone: Echelon %.3f s (%.3f while each host computes by itself)' "$a_alone" \
+        "$(echelon_each "$hosts" $alone_steps)"
     if [ -n "$python" ]; then
         torch_run torch 0 $alone_steps
         t_alone=$(of_run torch processor_seconds)
