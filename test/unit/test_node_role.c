@@ -169,8 +169,8 @@ static void only_rank_0_commands(void **state) {
     assert_int_equal(asked(0, ECHI_ACTION_SEND, ECHI_KIND_FAULT)->peer, 0);
     command((struct echi_msg){.kind = ECHI_KIND_REGROUP, .peer = 1, .group = 5, .members = 2});
     assert_int_equal(asked(0, ECHI_ACTION_SEND, ECHI_KIND_FAULT)->peer, 0);
-    command((struct echi_msg){.kind = ECHI_KIND_HEARTBEAT});
-    asked(0, ECHI_ACTION_SEND, ECHI_KIND_HEARTBEAT);
+    command((struct echi_msg){.kind = ECHI_KIND_HEARTBEAT, .number = 7});
+    assert_int_equal(asked(0, ECHI_ACTION_SEND, ECHI_KIND_HEARTBEAT)->number, 7);
 }
 
 /* What a driver finds out about another node is a complaint; about rank 0 it is the end. */

@@ -740,10 +740,11 @@ static void complains(int from, int about) {
     const struct echi_msg m = {.kind = ECHI_KIND_FAULT, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)about, .text = "no word for 3 seconds"};
     tell_coordinator(from, &m);
 }
-static void answers(int from) {
-    const struct echi_msg m = {.kind = ECHI_KIND_HEARTBEAT};
+static void answers_to(int from, uint32_t question) {
+    const struct echi_msg m = {.kind = ECHI_KIND_HEARTBEAT, .number = question};
     tell_coordinator(from, &m);
 }
+static void answers(int from) { answers_to(from, coordinator.asked[from]); }
 static void time_passes(int64_t now) {
     const struct echi_event e = {.type = ECHI_EVENT_TIME, .now = now};
     acted_none();
@@ -795,6 +796,26 @@ static void a_complaint_is_no_verdict(void **state) {
     assert_string_equal(end->msg.text, why);
     for (int i = 0; i < 4; i++) assert_string_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, i)->msg.text, why);
     assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, 4));
+}
+
+/* A node that answered and was lost behind that: neither the answer to an earlier complaint nor a heartbeat, both still on their way, says
+ * that it is there. */
+static void an_older_answer_is_none(void **state) {
+    (void)state;
+    five_trains();
+    complains(2, 1);
+    const uint32_t older = coordinator.asked[1];
+    complains(3, 1);
+    const struct echi_action *ask = acted_on(ECHI_ACTION_SEND, ECHI_KIND_HEARTBEAT, 0);
+    assert_true(ask && ask->to == 1 && ask->msg.number != older && ask->msg.number != 0);
+    const uint32_t newer = ask->msg.number;
+    answers_to(1, older);
+    answers_to(1, 0);
+    time_passes(1000 + COLLECT);
+    assert_int_equal(lost_now(), 0);
+    answers_to(1, newer);
+    time_passes(1000 + COLLECT);
+    assert_true(lost_now() == 2 && coordinator.plan.lost[2] && coordinator.plan.lost[3]);
 }
 
 /* The links of one host to all but rank 0 are cut: whoever complains of whom, in whatever order, that host goes and nobody else. */
@@ -1336,7 +1357,8 @@ int main(void) {
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),
-        cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(of_many_complaints_the_one_they_are_about),
+        cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(an_older_answer_is_none),
+        cmocka_unit_test(of_many_complaints_the_one_they_are_about),
         cmocka_unit_test(the_accused_that_is_dead_is_the_lost_one), cmocka_unit_test(a_link_that_is_needed_ends_the_run),
         cmocka_unit_test(complaints_before_and_after_training), cmocka_unit_test(who_never_answers_is_lost),
         cmocka_unit_test(a_node_may_leave_while_the_run_ends), cmocka_unit_test(a_node_leaves_when_its_user_asks),

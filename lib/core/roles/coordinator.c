@@ -211,7 +211,9 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     if (is_lost(c, e->from) || c->request.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
     if (m->kind != ECHI_KIND_RATE) c->quiet[e->from] = 0;   /* an I/O thread says so by itself */
     switch (m->kind) {
-    case ECHI_KIND_HEARTBEAT: c->asked[e->from] = false; break;
+    case ECHI_KIND_HEARTBEAT:
+        if (m->number == c->asked[e->from]) c->asked[e->from] = 0;
+        break;
     case ECHI_KIND_MEASURED:
         if (c->phase != ECHI_RUN_MEASURES) break;
         if (!echi_times_decode(e->bytes, e->len, &c->times[e->from]))

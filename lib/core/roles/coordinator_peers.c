@@ -19,9 +19,9 @@ void echi_peers_complain(struct echi_coordinator *c, int from, int about, const 
         memcpy(c->apart_reason, reason, len < most ? len : most);
     }
     c->apart[c->n_apart++] = (struct echi_pair){(uint16_t)from, (uint16_t)about};
-    if (c->asked[about]) return;
-    c->asked[about] = true;
-    echi_act_send(out, about, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_HEARTBEAT);
+    /* An answer to an earlier question, still on its way, left before this complaint: it says nothing about it. */
+    c->asked[about] = ++c->questions;
+    echi_act_send(out, about, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_HEARTBEAT)->msg.number = c->questions;
 }
 
 static void forget_the_lost(struct echi_coordinator *c) {

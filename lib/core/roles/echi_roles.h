@@ -459,7 +459,8 @@ struct echi_coordinator {
     uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
     bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
     uint8_t quiet[ECHI_WORLD_MAX];                /* ticks for which it has owed an answer and shown no progress */
-    bool asked[ECHI_WORLD_MAX];                   /* whether it is there, and has not answered */
+    uint32_t asked[ECHI_WORLD_MAX];               /* the question whether it is there that it has not answered; 0: none */
+    uint32_t questions;                           /* so many were put to all of them */
     int64_t paused[ECHI_WORLD_MAX];               /* ns of evaluations and checkpoints when the last step of a worker came in */
     struct echi_regroup regroup;
     struct echi_follow follow;                    /* links and ratios while the run goes; the driver reads it */

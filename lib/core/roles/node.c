@@ -239,7 +239,7 @@ static void on_message(struct echi_node_role *n, const struct echi_event *e, str
     if (e->from != 0) return;
     switch (m->kind) {
     case ECHI_KIND_HEARTBEAT:   /* is this node there? */
-        if (m->from_role == ECHI_ROLE_COORDINATOR) send(out, ECHI_KIND_HEARTBEAT);
+        if (m->from_role == ECHI_ROLE_COORDINATOR) send(out, ECHI_KIND_HEARTBEAT)->number = m->number;
         break;
     case ECHI_KIND_PLAN: on_plan(n, e, out); break;
     case ECHI_KIND_HOLD:

@@ -6,7 +6,7 @@
 
 /* X(NAME, "name", carries a payload) in wire order: append only. */
 #define ECHI_KIND_LIST(X)                                                                                              \
-    X(HEARTBEAT, "heartbeat", 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
+    X(HEARTBEAT, "heartbeat", 0)   /* node -> node: I am here. From the coordinator: are you? Answer with its number */  \
     X(MEASURED, "measured", 0)     /* node -> coordinator: step times */                                             \
     X(PLAN, "plan", 0)             /* coordinator -> node */                                                         \
     X(READY, "ready", 0)           /* node -> coordinator: my roles stand */                                         \
@@ -133,7 +133,8 @@ struct echi_msg {
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END; LOST: the reason */
     double rate;                    /* RATE: bytes a second, see ECHI_EVENT_RATE */
-    uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
+    uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before. HEARTBEAT: of the
+                                       coordinator's question, repeated by its answer; 0: nobody asked */
 };
 #define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
 uint16_t echi_msg_name(const struct echi_msg *msg);

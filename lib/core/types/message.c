@@ -36,6 +36,7 @@ enum {
     F_RATE = 65536
 };
 static const uint32_t fields[ECHI_KINDS] = {
+    [ECHI_KIND_HEARTBEAT] = F_NUMBER,
     [ECHI_KIND_LEASE] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_READY] = F_MEMBERS,
     [ECHI_KIND_DRAIN] = F_MEMBERS,
