@@ -58,9 +58,9 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     if (out_report) *out_report = *report;
 out:
     echi_checkpoints_close(checkpoints);
-    echi_free_aligned(weights);
     free(report);
     if (!stays) {
+        echi_free_aligned(weights);
         free(job);
         free(config);
     }

@@ -33,7 +33,7 @@ struct echi_node_config {
     bool *trained;                            /* rank 0, in ech_train: set to whether the run ended with weights; else NULL */
     struct ech_error *unrecorded;             /* filled when a recording breaks off, which ends no run; its code was ECH_OK before */
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
-    bool *stays;                              /* set when a thread of this node is left behind, which may use job, model and data */
+    bool *stays;                              /* set when a thread of this node is left behind, which may use job, params, model and data */
     struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
