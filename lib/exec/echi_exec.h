@@ -21,11 +21,15 @@ void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* wh
  * own then. NULL, as at first: nothing is lent. */
 void echi_exec_use_loans(struct echi_exec *exec, const struct echi_loans *loans);
 /* In front of the setup, rank 0: the coordinator's weights are this memory, which outlives the slots and takes no copy where the device
- * computes in the host's memory. `moves`: a node that is alone (echi_plan_alone) trains in it, so it never holds older weights than the
- * owner has. */
+ * computes in the host's memory. `moves`: training may write it. Then a node that is alone (echi_plan_alone) trains in it, so that it
+ * never holds older weights than the owner has; and where its worker's weights are evaluated (echi_plan_evaluates_own) it is one of the
+ * two places in which that worker computes, so that before the run's end there may be gradients in it. */
 void echi_exec_use_params(struct echi_exec *exec, echi_real *params, bool moves);
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
+bool echi_exec_trains_in_params(const struct echi_exec *exec, const struct echi_plan *plan);   /* the latter */
+/* Makes the place to which a whole copy comes for the coordinator, where the setup did not: it is rarely needed then. */
+ech_status echi_exec_copy_place(struct echi_exec *exec, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
 /* A node was lost, or a worker moved, and `plan` says so: makes the places for workers that join this node's group, snapshots for them,
  * and the places of its own worker for weights of another owner, for its gradients

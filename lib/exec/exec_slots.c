@@ -87,11 +87,18 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
     return x->setup->plan.deterministic ? all / sizeof(echi_real) * sizeof(int64_t) : all;
 }
 
+/* One of the two places in which rank 0's worker computes is the caller's memory: the first weights, which are there, have left it before
+ * the worker has all of them in the other, and it writes no earlier. */
+bool echi_exec_trains_in_params(const struct echi_exec *x, const struct echi_plan *p) {
+    return x->params && x->params_move && x->job->model && x->setup->rank == 0 && echi_plan_evaluates_own(p);
+}
+
 /* Where weights come to a worker from another node: more once it has been moved. */
 static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
     const int places = echi_plan_places(p, x->setup->rank);
     if (borrows_weights(x, p)) return ECH_OK;
     if (echi_exec_coded(x)) return echi_codec_setup_places(x, places, err);
+    if (echi_exec_trains_in_params(x, p)) ECHI_TRY(wrap(x, ECHI_SLOT_WORKER_WEIGHTS, 0, x->params, all, err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->flights + places, all, err);
 }
 
@@ -216,9 +223,14 @@ static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, s
     if (x->params) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 0, x->params, all, err));
     else ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 1, all, err));
     if (x->params && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, owners, NULL), all, err);
+    if (echi_exec_trains_in_params(x, p)) return ECH_OK;   /* the other is made where it is needed: echi_exec_copy_place */
     if (p->shards && echi_device_describe(x->device)->host_memory)   /* else they are copied there */
         ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, params, NULL), all, err));
     return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, p->separated ? 2 : 1, all, err);
+}
+
+ech_status echi_exec_copy_place(struct echi_exec *x, struct ech_error *err) {
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, 1, x->job->n_params * sizeof(echi_real), err);
 }
 
 uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {

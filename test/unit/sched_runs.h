@@ -273,7 +273,7 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
 /* What --save would write: the weights that met the target; else, and of the owners in any case: on one node what that node computes; on
  * all owners the same. */
 static void check_weights(struct sim *s) {
-    const uint32_t *saved = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
+    const uint32_t *saved = place(s, 0, s->coordinator.whole)->word;
     uint32_t expected[PARAMS], owned[PARAMS];
     if (s->met) MUST(s, EVAL, memcmp(saved, s->met_with, sizeof s->met_with) == 0);
     const uint32_t *final = s->met ? owned_weights(s, owned) : saved;
@@ -325,7 +325,7 @@ static void check_weights(struct sim *s) {
 static inline void check_rescued(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     const uint64_t from = s->from.at.samples, samples = c->saved_samples;
-    const uint32_t *saved = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
+    const uint32_t *saved = place(s, 0, s->coordinator.whole)->word;
     uint32_t expected[PARAMS], later[PARAMS];
     if (s->plan.sync != ECHI_SYNC_BSP || s->goal.give_final || c->met || c->phase != ECHI_RUN_ENDED) return;
     if (s->plan.separated && c->plan.lost[s->plan.head]) return;

@@ -506,10 +506,13 @@ static struct place *memory_of(struct sim *s, int node, struct echi_slot slot) {
     CHECK(s, slot.index < s->first_place[slot.kind + 1] - s->first_place[slot.kind]);
     return &s->node[node].place[s->first_place[slot.kind] + slot.index];
 }
-/* One of the coordinator's is another's memory (exec_slots.c). */
+static bool evaluates_own(const struct sim *s) { return echi_plan_evaluates_own(&s->plan) && !s->goal.give_final; }
+/* Two of the coordinator's may be others' memory (exec_slots.c). */
 static struct place *own_place(struct sim *s, int node, struct echi_slot slot) {
-    const bool first = slot.kind == ECHI_SLOT_COORD_PARAMS && slot.index == 1 && s->plan.shards && !s->goal.keep;
-    return memory_of(s, node, first ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : slot);
+    const bool coordinators = slot.kind == ECHI_SLOT_COORD_PARAMS;
+    if (coordinators && slot.index == 0 && evaluates_own(s)) slot = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, 0};
+    if (coordinators && slot.index == 1 && s->plan.shards && !s->goal.keep && !evaluates_own(s)) slot.index = 0;
+    return memory_of(s, node, slot);
 }
 /* Whose words a slot stands for: of one that borrows, the lender's. What is known of them (holds, round, answer, of) is its own. */
 static struct place *place(struct sim *s, int node, struct echi_slot slot) {
@@ -1045,7 +1048,8 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
 
 /* Where the driver puts a part that has come to the coordinator. */
 static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg *m) {
-    if (m->flag == ECHI_PARAMS_PART) return (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+    if (m->flag == ECHI_PARAMS_PART)   /* the worker of rank 0 may still write the first */
+        return (struct echi_slot){ECHI_SLOT_COORD_PARAMS, m->from_role == ECHI_ROLE_WORKER && evaluates_own(s)};
     if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     CHECK(s, m->flag == ECHI_PARAMS_MOMENTUM);
     const int g = m->from_role == ECHI_ROLE_HEAD ? 0 : echi_plan_group_owned(&s->plan, from);
@@ -1055,7 +1059,7 @@ static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg 
 static void begin_keep(struct sim *s, const struct echi_task *t) {
     const struct echi_coordinator *c = &s->coordinator;
     const size_t words = (size_t)cut_of(s) * WORDS;
-    if (t->weights.kind == ECHI_SLOT_COORD_PARAMS) {   /* of these weights, and nothing else */
+    if (t->weights.kind && t->weights.kind != ECHI_SLOT_COORD_KEPT) {   /* of these weights, and nothing else */
         memcpy(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 0)->word, place(s, 0, t->weights)->word, PARAMS * 4);
         for (int g = 0; g < s->plan.n_groups; g++) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, PARAMS * 4);
     }

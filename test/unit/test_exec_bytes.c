@@ -52,6 +52,32 @@ static void the_owner_of_a_shard_holds_its_parts(void **state) {
     close_exec();
 }
 
+/* Of ech_train they are one of its worker's two places. A copy of another worker, which a rescue may bring, has none until it comes. */
+static void rank_0_trains_in_the_run_s_weights(void **state) {
+    (void)state;
+    static echi_real params[80003];
+    static struct echi_loans loans;
+    const size_t all = 80003 * sizeof(echi_real), own = 74000 * sizeof(echi_real);
+    for (int moves = 0; moves < 2; moves++) {
+        begin_exec(TEXT, &bsp, false);
+        divide();
+        setup.rank = 0;
+        echi_loans_init(&loans, 0);
+        assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+        echi_exec_use_loans(exec, &loans);
+        echi_exec_use_params(exec, params, moves);
+        assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+        assert_int_equal(bytes().weights, (moves ? 1 : 2) * all + own);
+        assert_ptr_equal(floats(ECHI_SLOT_COORD_PARAMS, 0), params);
+        assert_int_equal(floats(ECHI_SLOT_WORKER_WEIGHTS, 0) == params, moves);
+        assert_ptr_not_equal(floats(ECHI_SLOT_WORKER_WEIGHTS, 1), params);
+        assert_int_equal(echi_exec_slot(exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1}, NULL) == NULL, moves);
+        assert_int_equal(echi_exec_copy_place(exec, NULL), ECH_OK);
+        assert_int_equal(bytes().weights, 2 * all + own);
+        close_exec();
+    }
+}
+
 /* Rank 0 has the coordinator's weights beside that. The owners' parts come to their places among them; a head's come elsewhere. */
 static void parts_come_to_the_coordinators_own_weights(void **state) {
     (void)state;
@@ -143,7 +169,8 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_owner_of_a_shard_holds_its_parts),
-                                       cmocka_unit_test(parts_come_to_the_coordinators_own_weights),
+                                       cmocka_unit_test(rank_0_trains_in_the_run_s_weights),
+        cmocka_unit_test(parts_come_to_the_coordinators_own_weights),
                                        cmocka_unit_test(plain_sgd_has_no_moments),
                                        cmocka_unit_test(alone_a_node_has_three_copies), cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

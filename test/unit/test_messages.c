@@ -127,6 +127,7 @@ static void fields_arrive(void **state) {
         int kind;
         bool has_lease, layer, part, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number, rate;
     } table[] = {
+        {.kind = ECHI_KIND_HEARTBEAT, .number = true},
         {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true,
          .acked = true, .times = true},
@@ -137,7 +138,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_REVOKE, .has_lease = true, .group = true},
         {.kind = ECHI_KIND_REVOKED, .has_lease = true, .flag = true, .group = true, .version = true, .members = true, .marks = true},
         {.kind = ECHI_KIND_FROZEN, .group = true, .version = true, .samples = true, .marks = true},
-        {.kind = ECHI_KIND_ASK, .flag = true, .samples = true},
+        {.kind = ECHI_KIND_ASK, .part = true, .flag = true, .samples = true},
         {.kind = ECHI_KIND_STATE_ACK, .flag = true, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},

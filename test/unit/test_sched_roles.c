@@ -672,7 +672,8 @@ static void a_fault_is_a_failure(void **state) {
         assert_int_equal(coordinator.lost_peer, table[i].lost);
         assert_string_equal(coordinator.text, "why");
         /* An owner is lost: all say that they know, and that they have no weights that were trained. */
-        const struct echi_msg knows = {.kind = ECHI_KIND_READY, .members = 1}, nothing_trained = {.kind = ECHI_KIND_ASK};
+        const struct echi_msg knows = {.kind = ECHI_KIND_READY, .members = 1},
+                              nothing_trained = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_NEWEST};
         for (int k = 0; k < 8 && table[i].lost >= 0; k++) {
             if (k % 4 == table[i].lost) continue;
             assert_null(acted_on(ECHI_ACTION_DONE, 0, 0));
@@ -731,6 +732,104 @@ static void the_newest_weights_are_saved(void **state) {
         assert_int_equal(coordinator.final, end != 2);   /* it did not come in time */
         if (end != 2) assert_int_equal(coordinator.saved_samples, 128);
     }
+}
+
+/* A plan of BSP whose shards rank 0 and rank 1 own. */
+static void two_shards(int world) {
+    small_plan(ECHI_SYNC_BSP, world, 1);
+    setup.n_layers = setup.cut = 2;
+    setup.plan.shards = 2;
+    setup.plan.shard_owner[1] = 1;
+    setup.plan.parts.count = 2;
+    setup.plan.parts.part[1] = (struct echi_part){.at = 1, .count = 1, .first = 1, .last = 1, .shard = 1};
+    assert_true(echi_plan_valid(&setup.plan));
+}
+
+/* Both owners of shards are lost. Rank 0's worker stops where it is, and the newest weights stay with it when no other has newer ones;
+ * else a copy comes to where that worker does not write. */
+static void a_rescue_of_shards(void **state) {
+    (void)state;
+    for (int own = 0; own < 2; own++) {
+        two_shards(4);
+        setup.plan.owner_of[0] = setup.plan.shard_owner[0] = 1;
+        setup.plan.shard_owner[1] = 2;
+        assert_true(echi_plan_evaluates_own(&setup.plan));
+        coordinator_in(ECHI_RUN_TRAINS);
+        for (uint16_t r = 1; r <= 2; r++) {
+            const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = r};
+            acted_none();
+            echi_coordinator_step(&coordinator, &lost, &acted);
+        }
+        assert_int_equal(coordinator.phase, ECHI_RUN_RESCUES);
+        const struct echi_msg knows = {.kind = ECHI_KIND_READY, .members = coordinator.members};
+        tell_coordinator(0, &knows);
+        tell_coordinator(3, &knows);
+        const struct echi_msg whole = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_WHOLE, .samples = 640};   /* of an evaluation before */
+        tell_coordinator(0, &whole);
+        const struct echi_msg mine = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_NEWEST, .samples = 64, .part = 1},
+                              others = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_NEWEST, .samples = own ? 64 : 68};
+        tell_coordinator(3, &others);
+        tell_coordinator(0, &mine);
+        if (!own) {
+            const struct echi_action *ask = acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0);
+            assert_true(ask && ask->to == 3 && ask->msg.flag == ECHI_ASK_EVAL);
+            acted_none();
+            const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 68};
+            const struct echi_event copy = {.type = ECHI_EVENT_MESSAGE, .from = 3, .msg = &params, .slot = {ECHI_SLOT_COORD_PARAMS, 1}};
+            echi_coordinator_step(&coordinator, &copy, &acted);
+        }
+        assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
+        assert_true(coordinator.final && coordinator.saved_samples == (own ? 64 : 68));
+        assert_int_equal(coordinator.whole.kind, own ? ECHI_SLOT_WORKER_WEIGHTS : ECHI_SLOT_COORD_PARAMS);
+        assert_int_equal(coordinator.whole.index, 1);
+
+        static struct echi_worker w;
+        setup.rank = 0;
+        echi_worker_init(&w, &setup);
+        const struct echi_event start = {.type = ECHI_EVENT_START}, newest = {.type = ECHI_EVENT_MESSAGE,
+            .msg = &(struct echi_msg){.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_NEWEST}};
+        echi_worker_step(&w, &start, &acted);
+        for (int times = 0; times < 2; times++) {   /* again, when one more is lost */
+            acted_none();
+            echi_worker_step(&w, &newest, &acted);
+            assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0)->msg.flag, ECHI_ASK_NEWEST);
+        }
+        acted_none();
+        const struct echi_msg lease = {.kind = ECHI_KIND_LEASE, .lease = small_lease(1, 0)};
+        echi_worker_step(&w, &(struct echi_event){.type = ECHI_EVENT_MESSAGE, .msg = &lease}, &acted);
+        assert_int_equal(acted.count, 0);
+    }
+}
+
+/* An evaluation in the middle of a run with shards waits until rank 0's worker has all weights of the round, and reads them there; nobody
+ * sends any. An answer to a question of before is none. */
+static void an_evaluation_reads_the_workers_weights(void **state) {
+    (void)state;
+    two_shards(4);
+    coordinator_in(ECHI_RUN_TRAINS);
+    coordinator.goal.has_test = true;
+    coordinator.goal.eval_every = 4;
+    coordinator.next_eval = coordinator.issued = coordinator.applied = 4;
+    const struct echi_msg held = {.kind = ECHI_KIND_HELD};
+    acted_none();
+    echi_coordinator_step(&coordinator, &(struct echi_event){.type = ECHI_EVENT_TIME, .now = 1}, &acted);
+    assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_HOLD, 3));
+    for (int r = 0; r < 4; r++) tell_coordinator(r, &held);
+    const struct echi_action *ask = acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0);
+    assert_true(ask && ask->to == 0 && ask->msg.to_role == ECHI_ROLE_WORKER && ask->msg.flag == ECHI_ASK_WHOLE && ask->msg.samples == 4);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 1));
+    assert_null(acted_on(ECHI_ACTION_POST, 0, 0));
+    struct echi_msg whole = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_WHOLE, .samples = 3, .part = 1};
+    tell_coordinator(0, &whole);
+    assert_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
+    whole.samples = 4;
+    tell_coordinator(0, &whole);
+    const struct echi_action *eval = acted_on(ECHI_ACTION_COMPUTE, 0, 0);
+    assert_true(eval && eval->task.kind == ECHI_TASK_EVAL && eval->task.weights.kind == ECHI_SLOT_WORKER_WEIGHTS &&
+                eval->task.weights.index == 1);
+    whole.part = ECHI_WORKER_PLACES;
+    tell_coordinator(0, &whole);
+    assert_true(faulted());
 }
 
 /* ---- complaints ---- */
@@ -1080,16 +1179,6 @@ static void only_revoked_leases_go_out_again(void **state) {
     assert_int_equal(coordinator.again_samples, 5);
 }
 
-/* A plan of BSP whose shards rank 0 and rank 1 own. */
-static void two_shards(int world) {
-    small_plan(ECHI_SYNC_BSP, world, 1);
-    setup.n_layers = setup.cut = 2;
-    setup.plan.shards = 2;
-    setup.plan.shard_owner[1] = 1;
-    setup.plan.parts.count = 2;
-    setup.plan.parts.part[1] = (struct echi_part){.at = 1, .count = 1, .first = 1, .last = 1, .shard = 1};
-    assert_true(echi_plan_valid(&setup.plan));
-}
 static void answer_revoke(int shard, const struct echi_lease *l, bool in) {
     const struct echi_msg m = {.kind = ECHI_KIND_REVOKED, .from_role = ECHI_ROLE_OWNER, .lease = *l, .members = 2,
                                .flag = in ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT};
@@ -1357,6 +1446,8 @@ int main(void) {
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),
+        cmocka_unit_test(a_rescue_of_shards),
+        cmocka_unit_test(an_evaluation_reads_the_workers_weights),
         cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(an_older_answer_is_none),
         cmocka_unit_test(of_many_complaints_the_one_they_are_about),
         cmocka_unit_test(the_accused_that_is_dead_is_the_lost_one), cmocka_unit_test(a_link_that_is_needed_ends_the_run),

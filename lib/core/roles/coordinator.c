@@ -35,6 +35,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->choice.net_negative = -1;
     c->work.between = NULL;
     c->source = c->part_from[1] = c->part_from[2] = ECHI_NO_RANK;
+    c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
     c->calm = true;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
@@ -45,7 +46,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
         c->in_at[r] = -1;
         c->arriving[r] = false;
         c->paused[r] = 0;
-        c->asked[r] = false;
+        c->asked[r] = 0;
         c->stopped[r].members = c->stopped_owner[r].members = 0;
     }
     echi_regroup_init(&c->regroup, request->world, request->regroup_after);
@@ -240,6 +241,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         if (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) echi_eval_copy(c, e, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;
+    case ECHI_KIND_ASK: echi_eval_whole(c, e, out); break;
     case ECHI_KIND_DRAINED:
         if (m->members != c->members || echi_plan_group_owned(plan_of(c), e->from) < 0) break;
         if (c->phase == ECHI_RUN_QUIETS && last_answer(c, e->from)) {

@@ -72,8 +72,7 @@ void echi_end_run(struct echi_coordinator *c, struct echi_actions *out) {
     for (int r = 0; r < c->request.world; r++) {
         if (is_lost(c, r)) continue;
         if (r > 0 && c->goal.give_final)
-            send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_FINAL,
-                        (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0});
+            send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_FINAL, c->whole);
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
         a->msg.layer = (uint16_t)c->status;
         a->msg.peer = ECHI_NO_RANK;

@@ -59,6 +59,7 @@ void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_acti
 void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, enum echi_ask what, uint8_t place, struct echi_actions *out);
 bool echi_copy_is_whole(struct echi_coordinator *c, const struct echi_event *e);
 /* A copy of them has come; the accuracy is here; a node is lost. */
+void echi_eval_whole(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);   /* rank 0's worker has them */
 void echi_eval_copy(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
 void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
 void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out);

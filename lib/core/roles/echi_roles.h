@@ -62,6 +62,7 @@ struct echi_worker {
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
     bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
+    bool awaited; uint64_t awaited_samples;       /* the coordinator waits until those of so many samples are here whole */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
@@ -391,11 +392,13 @@ struct echi_coordinator {
     uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group;
                                                                                                   n_kept: used yet */
     bool stopping;                                /* no further lease */
-    bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; it is not written any more */
+    bool met;                                     /* `whole` has the weights that met the target; it is not written any more */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
     uint64_t next_eval, evaluated_at;                /* evaluated_at: samples when what is evaluated last was asked for */
-    bool evaluated;                               /* COORD_PARAMS [0] has it whole */
+    struct echi_slot whole;                       /* COORD_PARAMS [0]; where those of rank 0's worker are evaluated
+                                                     (echi_plan_evaluates_own), its place that has them, and of a rescue COORD_PARAMS [1] */
+    bool evaluated;                               /* `whole` has what was evaluated last, still */
     bool last;                                    /* the evaluation in progress is the last */
     int parts_out;                                /* owners whose layers are still to come */
     /* checkpoints */
@@ -435,9 +438,9 @@ struct echi_coordinator {
     uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
-    bool final;                                   /* COORD_PARAMS [0] has the weights that the run ends with */
+    bool final;                                   /* `whole` has the weights that the run ends with; the driver reads both */
     uint64_t saved_samples;                       /* of a run that ended with a loss, with `final`: samples in them */
-    struct { uint16_t from; uint64_t samples; bool asked, trunk, head; } rescue;   /* of those that have answered who has
+    struct { uint16_t from; uint64_t samples; uint16_t place; bool asked, trunk, head; } rescue;   /* of those that have answered who has
                                                      the newest, and samples
                                                      in them; then who was asked for them; what is here */
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */

@@ -111,7 +111,7 @@ static bool keep(struct echi_coordinator *c, int64_t now, struct echi_actions *o
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_KEEP;
     t->role = ECHI_ROLE_COORDINATOR;
-    t->weights = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+    t->weights = c->whole;
     c->writing = true;
     return true;
 }
@@ -125,19 +125,29 @@ static bool go_on(struct echi_coordinator *c, int64_t now, struct echi_actions *
     return !keep(c, now, out);
 }
 
+/* The newest are those of rank 0's worker, which does nothing more: they stay where they are. */
+static bool take_own(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    c->whole = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, c->rescue.place};
+    c->evaluated = false;
+    c->rescue.trunk = true;
+    c->saved_samples = c->goal.from.samples + c->rescue.samples;
+    return go_on(c, now, out);
+}
+
 /* All have said that they know of the loss, or how new their weights are. */
-static bool all_have_answered(struct echi_coordinator *c, struct echi_actions *out) {
+static bool all_have_answered(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->rescue.asked) return ask(c, out);
     if (c->rescue.samples == 0) return nothing_newer(c);   /* nobody is left, or nobody has any that were trained */
+    if (c->rescue.from == 0 && echi_plan_evaluates_own(plan_of(c))) return take_own(c, now, out);
     ask_head(c, out);
     ask_trunk(c, c->rescue.from, ECHI_ROLE_WORKER, out);
     return false;
 }
 
-static bool has_answered(struct echi_coordinator *c, int rank, struct echi_actions *out) {
+static bool has_answered(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
     if (c->mark[rank]) return false;
     c->mark[rank] = true;
-    return --c->waits_for == 0 && all_have_answered(c, out);
+    return --c->waits_for == 0 && all_have_answered(c, now, out);
 }
 
 /* A part is here; some were asked for before the loss, or before another. */
@@ -149,6 +159,7 @@ static bool on_part(struct echi_coordinator *c, const struct echi_event *e, stru
         if (m->from_role == ECHI_ROLE_HEAD) {
             c->rescue.head = c->rescue.asked;   /* what an evaluation asked for may be a round behind the trunk */
         } else if (m->from_role == ECHI_ROLE_WORKER || (c->rescue.asked && e->from == c->rescue.from)) {
+            if (echi_plan_evaluates_own(plan_of(c))) c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1};
             c->rescue.trunk = true;
             c->saved_samples = c->goal.from.samples + m->samples;
         }
@@ -160,14 +171,15 @@ static bool on_message(struct echi_coordinator *c, const struct echi_event *e, s
     const struct echi_msg *m = e->msg;
     if (c->plan.lost[e->from]) return false;
     switch (m->kind) {
-    case ECHI_KIND_READY: return !c->rescue.asked && m->members == c->members && has_answered(c, e->from, out);
+    case ECHI_KIND_READY: return !c->rescue.asked && m->members == c->members && has_answered(c, e->from, e->now, out);
     case ECHI_KIND_ASK:
-        if (!c->rescue.asked || c->mark[e->from]) return false;
-        if (m->samples > c->rescue.samples) {
+        if (!c->rescue.asked || c->mark[e->from] || m->flag != ECHI_ASK_NEWEST) return false;
+        if (m->samples > c->rescue.samples || (e->from == 0 && m->samples > 0 && m->samples == c->rescue.samples)) {
             c->rescue.samples = m->samples;
             c->rescue.from = e->from;
+            c->rescue.place = m->part;
         }
-        return has_answered(c, e->from, out);
+        return has_answered(c, e->from, e->now, out);
     case ECHI_KIND_PARAMS: return on_part(c, e, out);
     default: return false;
     }

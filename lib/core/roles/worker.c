@@ -441,15 +441,32 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
 /* The run cannot go on: how new the newest weights here are, and then they themselves. Whatever comes after that, they are not written. */
 static void on_ask(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "a worker was asked for its weights by a stranger");
+    if (e->msg->flag == ECHI_ASK_WHOLE) {
+        w->awaited = true;
+        w->awaited_samples = e->msg->samples;
+        return;
+    }
     const struct echi_flight *s = &w->flight[0];
     for (int i = 1; i < w->setup->plan.flights; i++)
         if (w->flight[i].samples > s->samples) s = &w->flight[i];
-    w->given = e->msg->flag != ECHI_ASK_NEWEST;
-    struct echi_action *a =
-        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, w->given ? ECHI_KIND_PARAMS : ECHI_KIND_ASK);
+    const bool newest = e->msg->flag == ECHI_ASK_NEWEST;
+    w->given = !newest || (w->setup->rank == 0 && echi_plan_evaluates_own(&w->setup->plan));   /* there they are taken where they are */
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, newest ? ECHI_KIND_ASK : ECHI_KIND_PARAMS);
     a->msg.samples = s->samples;
-    if (w->given) a->slot = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
-    a->msg.flag = w->given ? ECHI_PARAMS_PART : ECHI_ASK_NEWEST;
+    if (newest) a->msg.part = s->weights;
+    else a->slot = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
+    a->msg.flag = newest ? ECHI_ASK_NEWEST : ECHI_PARAMS_PART;
+}
+
+/* With shards there is one flight. */
+static void say_whole(struct echi_worker *w, struct echi_actions *out) {
+    const struct echi_flight *s = &w->flight[0];
+    if (!w->awaited || !w->takeover.has || s->samples != w->awaited_samples) return;
+    w->awaited = false;
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_ASK);
+    a->msg.flag = ECHI_ASK_WHOLE;
+    a->msg.samples = s->samples;
+    a->msg.part = s->weights;
 }
 
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -610,7 +627,8 @@ static void step_local(struct echi_worker *w, const struct echi_event *e, struct
 }
 
 void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    if (w->given) return;
+    const bool asked = e->type == ECHI_EVENT_MESSAGE && e->msg->kind == ECHI_KIND_ASK;
+    if (w->given && !asked) return;
     if (w->policy->local) return step_local(w, e, out);
     switch (e->type) {
     case ECHI_EVENT_START: on_start(w, out); break;
@@ -631,11 +649,13 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_COMPUTED: on_computed(w, e, out); break;
     default: break;
     }
+    if (w->given) return;
     if (w->arriving) arrive(w, out);
     echi_worker_ring_posts(w, out);
     decode(w, out);
     begin(w, e->now, out);
     echi_worker_stands(w, out);
+    say_whole(w, out);
 }
 
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out) {

@@ -84,8 +84,9 @@ enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_R
 bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role);
 
 /* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last evaluation, or for
- * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them. */
-enum echi_ask { ECHI_ASK_EVAL, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST };
+ * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them;
+ * rank 0's, to say when it has those of so many samples whole (WHOLE). */
+enum echi_ask { ECHI_ASK_EVAL, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST, ECHI_ASK_WHOLE };
 /* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
@@ -117,7 +118,8 @@ struct echi_msg {
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
     uint16_t part;                  /* PUSH, WEIGHTS, RING_SUM, RING_WEIGHTS: the one that it carries, of the plan's table; RESUME to the
-                                       own node's owner: the index of the WORKER_WEIGHTS slot that it computes on */
+                                       own node's owner, ASK to the coordinator: the index of the WORKER_WEIGHTS slot that it computes on,
+                                       or that has these weights */
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;      /* samples: NORM_ALL, RING_SUM: it is made of so many; PARAMS, ASK: since the run began, or was

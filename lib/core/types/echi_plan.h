@@ -130,6 +130,9 @@ bool echi_plan_rounds_by_part(const struct echi_plan *plan);
  * a step stops for others (a separate head, sync_norm). After a loss a lease of the same round may come when some of the next weights
  * have: from then on gradients have memory of their own. */
 bool echi_plan_grads_in_weights(const struct echi_plan *plan);
+/* May an evaluation read the weights that rank 0's worker has, so that no copy of them is kept? Where gradients lie in weights: nothing is
+ * out at an evaluation, so what the worker has whole stays as it is until the next round is dealt. */
+bool echi_plan_evaluates_own(const struct echi_plan *plan);
 /* Does an owner sum a part in the place of one of its pushes, until a node is lost? Where gradients lie in weights a push that is lent is
  * used once; and one task takes all pushes of a part. */
 bool echi_plan_sums_in_push(const struct echi_plan *plan);

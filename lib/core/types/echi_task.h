@@ -26,7 +26,8 @@ enum echi_slot_kind {
     ECHI_SLOT_HEAD_WEIGHTS,     /* [3] */
     ECHI_SLOT_HEAD_MOMENTUM,    /* [1] */
     ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those evaluated last; 1 and 2: copies as they come in. With shards and
-                                   without checkpoints 1 is the memory of 0 */
+                                   without checkpoints 1 is the memory of 0; or 0 is that of WORKER_WEIGHTS [0], and 1 is made when a
+                                   copy comes (echi_exec_trains_in_params) */
     ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
     /* codec top-k */
@@ -69,8 +70,8 @@ enum echi_task_kind {
     ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */
     ECHI_TASK_FORWARD,    /* trunk */
     ECHI_TASK_EVAL,       /* accuracy over the test set; the only task that runs while the cluster is held */
-    ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes. With `weights` COORD_PARAMS
-                             [0]: of these weights, with an optimiser's memory that begins anew */
+    ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes. With other
+                             `weights`: of these, with an optimiser's memory that begins anew */
     /* `local`. A worker asks for one of these or for a STEP at a time, so they come last without being late. */
     ECHI_TASK_LOCAL_APPLY,/* own weights and momentum take a step by its gradient */
     ECHI_TASK_LOCAL_DELTA,/* grads = (state - weights) * samples / divisor; then state = weights */

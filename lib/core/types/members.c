@@ -159,6 +159,10 @@ bool echi_plan_grads_in_weights(const struct echi_plan *plan) {
            !plan->sync_norm && echi_plan_rounds_by_part(plan);
 }
 
+bool echi_plan_evaluates_own(const struct echi_plan *plan) {
+    return echi_plan_grads_in_weights(plan) && plan->group_of[0] != ECHI_NONE;
+}
+
 bool echi_plan_sums_in_push(const struct echi_plan *plan) {
     int workers = 0;
     for (int r = 0; r < plan->world; r++) workers += plan->group_of[r] != ECHI_NONE;

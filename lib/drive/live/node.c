@@ -204,8 +204,9 @@ static ech_status open_recorder(struct echi_node *n) {
 static void end_recording(struct echi_node *n) {
     if (!n->recorder) return;
     struct echi_recorded_end end = {.status = (uint32_t)n->status, .has_weights = n->role.coordinator && n->role.planned};
+    if (end.has_weights) end.whole = n->role.coordinator->whole;
     if (end.has_weights)
-        echi_weights_hash(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->job->n_params, end.weights);
+        echi_weights_hash(echi_exec_slot(n->exec, end.whole, NULL), n->job->n_params, end.weights);
     echi_recorder_end(n->recorder, &end);
     echi_node_check_recorder(n);
 }
@@ -283,6 +284,15 @@ void echi_node_params(const struct ech_config *c, struct echi_exec *exec, echi_r
     echi_exec_use_params(exec, params, c->target_accuracy <= 0 && !c->record[0]);
 }
 
+/* The weights that the run ends with. */
+static void hand_over(struct echi_node *n) {
+    const struct echi_node_config *c = n->c;
+    const echi_real *params = echi_exec_slot(n->exec, n->role.coordinator->whole, NULL);
+    if (c->user) c->user->final(c->user->self, params);
+    else if (c->params && c->params != params) memcpy(c->params, params, n->job->n_params * sizeof *params);
+    if (c->trained) *c->trained = true;
+}
+
 /* What was sent last leaves before anything is waited for: the others hear the end from it, and not from its silence. */
 static void send_last(struct echi_node *n) {
     struct echi_net_event event[EVENTS_MAX];
@@ -310,6 +320,7 @@ void echi_node_free(struct echi_node *n) {
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
     struct ech_error own = {.peer = -1};
     const int64_t deadline = (int64_t)(config->config->deadline * 1e9);
+    bool final = false, writes = false;   /* it has the weights of the run; a step that nobody waits for writes beside them */
     struct echi_node *n = calloc(1, sizeof *n);
     if (!n) return echi_fail_memory(err, "run", "this node");
     n->c = config;
@@ -335,12 +346,9 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     send_last(n);
     status = n->status;
-    if (n->role.coordinator && n->role.coordinator->final) {
-        const echi_real *params = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
-        if (config->user) config->user->final(config->user->self, params);
-        else if (config->params && config->params != params) memcpy(config->params, params, n->job->n_params * sizeof *params);
-        if (config->trained) *config->trained = true;
-    }
+    final = n->role.coordinator && n->role.coordinator->final;
+    writes = final && echi_exec_trains_in_params(n->exec, &n->setup.plan);
+    if (final && !writes) hand_over(n);
     if (report) echi_node_report(n, report);
     end_recording(n);
 out:
@@ -358,6 +366,7 @@ out:
     echi_wire_close(n->wire, LINGER);
     echi_recorder_close(n->recorder);
     if (stays) return stay_behind(n, status);
+    if (writes) hand_over(n);
     echi_node_free(n);
     return status;
 }

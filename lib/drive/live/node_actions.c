@@ -160,6 +160,9 @@ static void post_copy(struct echi_node *n, const struct echi_action *a) {
                                .part = (uint16_t)echi_posts_part(&n->setup, a, 0)};
     const bool of_shard = a->only && m.part < echi_parts_before(&n->setup.plan.parts, n->setup.cut);
     size_t at = 0, len;
+    struct ech_error why;
+    const ech_status made = echi_exec_copy_place(n->exec, &why);
+    if (made != ECH_OK) return settle(n, made, &why);
     if (of_shard) echi_node_extent(n, a->kind, &m, false, &at, &len);
     else echi_exec_slot(n->exec, a->slot, &len);
     post_named(n, a, ECHI_ROLE_COORDINATOR, echi_msg_name(&m), at, len);
@@ -226,7 +229,7 @@ static void send_plan(struct echi_node *n) {
 /* What a checkpoint has beside what was gathered for it: no memory of lost owners, and where weights alone are left, these. */
 static void fill_kept(struct echi_node *n, const struct echi_task *task) {
     const struct echi_plan *p = &n->role.coordinator->plan;
-    const bool alone = task->weights.kind == ECHI_SLOT_COORD_PARAMS;
+    const bool alone = task->weights.kind != ECHI_SLOT_COORD_KEPT;
     if (alone)
         memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0}, NULL), echi_exec_slot(n->exec, task->weights, NULL),
                n->job->n_params * sizeof(echi_real));

@@ -47,7 +47,7 @@ struct echi_recorded_setup { struct echi_setup setup; char kernels[2048]; };
 struct echi_recorded_end {
     uint32_t status;
     uint64_t events;
-    bool has_weights; uint8_t weights[32];   /* rank 0: SHA-256 of the trained weights */
+    bool has_weights; struct echi_slot whole; uint8_t weights[32];   /* rank 0: the slot of the trained weights, and their SHA-256 */
 };
 
 /* ------------------------------------------------------------- recorder.c */

@@ -106,7 +106,8 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
     const bool part = t->role == ECHI_ROLE_COORDINATOR;
     if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
     const bool lent = echi_lends(&n->setup.plan, t->event.from, n->recording->about.rank, (enum echi_kind)t->event.msg->kind);
-    const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : t->event.slot;
+    const bool whole = part && t->msg.from_role == ECHI_ROLE_WORKER && echi_plan_evaluates_own(&n->setup.plan);   /* it stays there */
+    const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, whole} : t->event.slot;
     if (lent) echi_loans_begin(&n->role.loans, (enum echi_kind)t->event.msg->kind, to, f->slot);
     if (!extent(x, n, t->event.msg, to, &at, &len, &base) || f->len > len ||
         (f->len < len && !echi_job_coded(&n->setup.plan, t->event.msg->kind)))
@@ -294,8 +295,16 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
         echi_exec_use_loans(n->exec, &n->role.loans);
     }
     status = merge(&x);
-    if (status == ECH_OK && x.node[0].setup.n_layers > 0)
-        memcpy(params, echi_exec_slot(x.node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), job->n_params * sizeof *params);
+    if (status == ECH_OK && x.node[0].setup.n_layers > 0) {
+        const bool ended = recording[0].ended && recording[0].end.has_weights;
+        size_t bytes = 0;
+        const void *whole = echi_exec_slot(x.node[0].exec, ended ? recording[0].end.whole : (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0},
+                                           &bytes);
+        if (!whole || bytes < job->n_params * sizeof *params)
+            status = echi_fail(err, ECH_E_FORMAT, "replay.compute", "the recording says that the trained weights are where none can be");
+        else
+            memcpy(params, whole, job->n_params * sizeof *params);
+    }
     *out_tasks = x.tasks;
     *out_payloads = x.payloads;
 out:

@@ -162,7 +162,11 @@ size_t echi_end_encode(const struct echi_recorded_end *e, uint8_t *out, size_t c
     echi_put32(&w, e->status);
     echi_put64(&w, e->events);
     echi_put8(&w, e->has_weights);
-    if (e->has_weights) echi_put_bytes(&w, e->weights, sizeof e->weights);
+    if (e->has_weights) {
+        echi_put8(&w, e->whole.kind);
+        echi_put16(&w, e->whole.index);
+        echi_put_bytes(&w, e->weights, sizeof e->weights);
+    }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -172,7 +176,11 @@ bool echi_end_decode(const uint8_t *bytes, size_t len, struct echi_recorded_end 
     e->status = echi_get32(&r);
     e->events = echi_get64(&r);
     e->has_weights = echi_get8(&r) != 0;
-    if (e->has_weights) echi_get_bytes(&r, e->weights, sizeof e->weights);
+    if (e->has_weights) {
+        e->whole.kind = echi_get8(&r);
+        e->whole.index = echi_get16(&r);
+        echi_get_bytes(&r, e->weights, sizeof e->weights);
+    }
     return r.ok && r.at == r.end;
 }
 
