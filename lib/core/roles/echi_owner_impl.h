@@ -60,6 +60,7 @@ void echi_rounds_init(struct echi_owner *o);
 void echi_rounds_part(struct echi_owner *o, int rank, int part, struct echi_actions *out);
 /* Weights of the round under way, to whom there is a place for; a part of them has left for `rank`; `rank` is lost. */
 void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out);
+int echi_rounds_open(const struct echi_owner *o);   /* answers to other nodes, among the sends, that wait for more parts of the round */
 void echi_rounds_left(struct echi_owner *o, int rank);
 void echi_rounds_lost(struct echi_owner *o, int rank);
 /* So many samples of a part have come, of this lease or of several of which it stands first in the data. */

@@ -162,10 +162,11 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
- * other: with few places and many workers nobody is passed for ever. */
+ * other: with few places and many workers nobody is passed for ever. Answers of the round under way go on until it is over and take
+ * no place: it may need who is owed the weights that are here. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     if (o->woke || o->takeover.still || o->takeover.takes) return;
-    while (o->sends < ECHI_ANSWERS && !(coded(o) && o->busy)) {
+    while (o->sends - echi_rounds_open(o) < ECHI_ANSWERS && !(coded(o) && o->busy)) {
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
         if (r < 0) return;

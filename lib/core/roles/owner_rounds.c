@@ -197,6 +197,10 @@ void echi_rounds_answer(struct echi_owner *o, struct echi_actions *out) {
     }
 }
 
+int echi_rounds_open(const struct echi_owner *o) {
+    return o->round.next == ECHI_NONE ? 0 : o->answers.count - echi_ranks_has(&o->answers.to, o->setup->rank);
+}
+
 static void end_answer(struct echi_owner *o, int rank) {
     if (o->trickled[rank] == o->parts && o->trickling[rank] == 0) o->sends -= rank != o->setup->rank;
 }
