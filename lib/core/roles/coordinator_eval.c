@@ -51,9 +51,8 @@ void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_acti
     echi_ask_copy(c, c->source, ECHI_ROLE_OWNER, asked_as(c), 1, out);
 }
 
-/* Of the worker of this rank, which has all weights of a round once one is in. The last that was dealt is over wherever a lease of it was
- * applied, though the coordinator may not have heard yet of all of them. */
-static bool evaluates_own(const struct echi_coordinator *c) {
+/* The last round that was dealt is over wherever a lease of it was applied, though the coordinator may not have heard of all of them. */
+bool echi_coordinator_evaluates_own(const struct echi_coordinator *c) {
     return echi_plan_evaluates_own(plan_of(c)) && !c->goal.give_final && c->applied > c->goal.from.samples;
 }
 
@@ -62,13 +61,14 @@ static bool evaluates_own(const struct echi_coordinator *c) {
 void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
     c->phase = phase;
     c->evaluated = false;
-    if (evaluates_own(c)) {
+    if (echi_coordinator_evaluates_own(c)) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
         a->msg.flag = ECHI_ASK_WHOLE;
         a->msg.samples = c->issued - c->goal.from.samples;
         c->parts_out = 1;
         return;
     }
+    c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};   /* not that of a round which was lost since */
     c->parts_out = plan_of(c)->shards ? echi_living_owners(c) : 1;
     echi_eval_ask_trunk(c, 0, out);
     if (!plan_of(c)->separated) return;
@@ -80,7 +80,7 @@ static void evaluate(struct echi_coordinator *c, struct echi_actions *out) {
     const bool fresh = c->goal.has_test && (c->evals == 0 || c->evaluated_at != c->applied || plan_of(c)->n_groups > 1);
     if (c->phase == ECHI_RUN_LAST_EVAL && !fresh) return echi_end_run(c, out);
     c->evaluated = true;
-    c->evaluated_at = evaluates_own(c) ? c->issued : c->applied;
+    c->evaluated_at = echi_coordinator_evaluates_own(c) ? c->issued : c->applied;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_EVAL;
     t->role = ECHI_ROLE_COORDINATOR;
@@ -108,14 +108,15 @@ void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions
 /* What living nodes were asked for still comes, and is waited for. */
 void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
     const bool gathers = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
-    if (!gathers || !echi_plan_orphaned(plan_of(c)) || (c->source != rank && !evaluates_own(c))) return;
+    if (!gathers || !echi_plan_orphaned(plan_of(c)) || (c->source != rank && !echi_coordinator_evaluates_own(c))) return;
     c->source = c->part_from[1] = ECHI_NO_RANK;
     give_up(c, now, out);
 }
 
 /* An answer to what was asked for before an owner was lost is not waited for any more. */
 void echi_eval_whole(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    const bool waits = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0 && evaluates_own(c);
+    const bool gathers = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
+    const bool waits = gathers && echi_coordinator_evaluates_own(c);
     if (e->from != 0 || e->msg->flag != ECHI_ASK_WHOLE || e->msg->part >= ECHI_WORKER_PLACES)
         return echi_act_fault(out, ECH_E_FORMAT, "a node said that it has weights that nobody asked for");
     if (!waits || e->msg->samples != c->issued - c->goal.from.samples) return;
@@ -146,7 +147,7 @@ void echi_eval_done(struct echi_coordinator *c, const struct echi_event *e, stru
     }
     if (c->phase == ECHI_RUN_LAST_EVAL) return echi_end_run(c, out);
     c->measuring += e->now - c->hold_began;
-    c->evaluated = c->met || !evaluates_own(c);   /* the worker's are another round's soon */
+    c->evaluated = c->met || !echi_coordinator_evaluates_own(c);   /* the worker's are another round's soon */
     c->phase = ECHI_RUN_TRAINS;
     tell_all(c, ECHI_KIND_RELEASE, out);
 }

@@ -500,6 +500,8 @@ void echi_coordinator_judge(struct echi_coordinator *c);
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
+/* Does an evaluation read the weights of rank 0's worker, which has all of a round once one is in? Else copies of them come. */
+bool echi_coordinator_evaluates_own(const struct echi_coordinator *c);
 
 /* ---- node: hosts the other roles of its rank ----
  * Takes every event of the rank, and passes on what is for a hosted role. Its own part is the protocol by which a node joins a run and

@@ -86,7 +86,9 @@ static void tell_coordinator(struct echi_node *n, struct echi_print *l, int64_t 
         before = ",";
     }
     if (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) {
-        if (c->parts_out > 0) echi_print(l, "; %d owners' weights are still to come", c->parts_out);
+        const bool own = echi_coordinator_evaluates_own(c);
+        if (c->parts_out > 0 && own) echi_print(l, "; the worker here does not have all weights of the round yet");
+        else if (c->parts_out > 0) echi_print(l, "; %d owners' weights are still to come", c->parts_out);
         else echi_print(l, "; computes the accuracy");
     }
     if ((c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) && c->parts_out > 0)
