@@ -63,6 +63,9 @@ void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* Is there the layer, or the part, that a message of such a kind names? The extent of none but those is known. */
 bool echi_job_knows(const struct echi_job *job, const struct echi_plan *plan, const struct echi_msg *m);
+/* Where layers belong that came for an evaluation or a rescue: among the coordinator's weights; a worker's whole copy, where rank 0's own
+ * worker may still write these, stays in the place to which it comes. */
+struct echi_slot echi_job_params_slot(const struct echi_plan *plan, const struct echi_msg *m);
 /* Puts the payload of a PARAMS that came from an owner, a worker or the head where its extent says, unless it is there; of an owner's
  * momentum what is of its shards alone, the rest is another's. */
 void echi_job_take_params(const struct echi_job *job, const struct echi_plan *plan, int from, const struct echi_msg *m, const void *payload,

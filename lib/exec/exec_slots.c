@@ -90,7 +90,7 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
 /* One of the two places in which rank 0's worker computes is the caller's memory: the first weights, which are there, have left it before
  * the worker has all of them in the other, and it writes no earlier. */
 bool echi_exec_trains_in_params(const struct echi_exec *x, const struct echi_plan *p) {
-    return x->params && x->params_move && x->job->model && x->setup->rank == 0 && echi_plan_evaluates_own(p);
+    return x->params && x->params_move && echi_plan_evaluates_own(p);
 }
 
 /* Where weights come to a worker from another node: more once it has been moved. */

@@ -139,6 +139,10 @@ size_t echi_job_kept(const struct echi_job *job, const struct echi_plan *plan, i
     return count;
 }
 
+struct echi_slot echi_job_params_slot(const struct echi_plan *plan, const struct echi_msg *m) {
+    return (struct echi_slot){ECHI_SLOT_COORD_PARAMS, m->from_role == ECHI_ROLE_WORKER && echi_plan_evaluates_own(plan)};
+}
+
 void echi_job_take_params(const struct echi_job *job, const struct echi_plan *plan, int from, const struct echi_msg *m, const void *payload,
                           void *slot) {
     const bool head = m->from_role == ECHI_ROLE_HEAD;

@@ -1059,7 +1059,7 @@ static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg 
 static void begin_keep(struct sim *s, const struct echi_task *t) {
     const struct echi_coordinator *c = &s->coordinator;
     const size_t words = (size_t)cut_of(s) * WORDS;
-    if (t->weights.kind && t->weights.kind != ECHI_SLOT_COORD_KEPT) {   /* of these weights, and nothing else */
+    if (t->weights.kind != ECHI_SLOT_COORD_KEPT) {   /* of these weights, and nothing else */
         memcpy(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 0)->word, place(s, 0, t->weights)->word, PARAMS * 4);
         for (int g = 0; g < s->plan.n_groups; g++) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, PARAMS * 4);
     }

@@ -170,7 +170,7 @@ static void what_does_not_fit_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_owner_of_a_shard_holds_its_parts),
                                        cmocka_unit_test(rank_0_trains_in_the_run_s_weights),
-        cmocka_unit_test(parts_come_to_the_coordinators_own_weights),
+                                       cmocka_unit_test(parts_come_to_the_coordinators_own_weights),
                                        cmocka_unit_test(plain_sgd_has_no_moments),
                                        cmocka_unit_test(alone_a_node_has_three_copies), cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

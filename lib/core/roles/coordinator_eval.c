@@ -105,21 +105,23 @@ void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions
     else echi_eval_ask(c, ECHI_RUN_EVALUATES, out);
 }
 
+/* Are weights that an evaluation reads still to come? */
+static bool gathers(const struct echi_coordinator *c) {
+    return (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
+}
+
 /* What living nodes were asked for still comes, and is waited for. */
 void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
-    const bool gathers = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
-    if (!gathers || !echi_plan_orphaned(plan_of(c)) || (c->source != rank && !echi_coordinator_evaluates_own(c))) return;
+    if (!gathers(c) || !echi_plan_orphaned(plan_of(c)) || (c->source != rank && !echi_coordinator_evaluates_own(c))) return;
     c->source = c->part_from[1] = ECHI_NO_RANK;
     give_up(c, now, out);
 }
 
 /* An answer to what was asked for before an owner was lost is not waited for any more. */
 void echi_eval_whole(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    const bool gathers = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
-    const bool waits = gathers && echi_coordinator_evaluates_own(c);
     if (e->from != 0 || e->msg->flag != ECHI_ASK_WHOLE || e->msg->part >= ECHI_WORKER_PLACES)
         return echi_act_fault(out, ECH_E_FORMAT, "a node said that it has weights that nobody asked for");
-    if (!waits || e->msg->samples != c->issued - c->goal.from.samples) return;
+    if (!gathers(c) || !echi_coordinator_evaluates_own(c) || e->msg->samples != c->issued - c->goal.from.samples) return;
     c->whole = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, e->msg->part};
     c->parts_out = 0;
     evaluate(c, out);

@@ -62,7 +62,7 @@ struct echi_worker {
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
     bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
-    bool awaited; uint64_t awaited_samples;       /* the coordinator waits until those of so many samples are here whole */
+    uint64_t awaited;                             /* the coordinator waits until weights of so many samples are whole here; 0: no */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */

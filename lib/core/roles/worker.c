@@ -442,8 +442,7 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
 static void on_ask(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "a worker was asked for its weights by a stranger");
     if (e->msg->flag == ECHI_ASK_WHOLE) {
-        w->awaited = true;
-        w->awaited_samples = e->msg->samples;
+        w->awaited = e->msg->samples;
         return;
     }
     const struct echi_flight *s = &w->flight[0];
@@ -461,8 +460,8 @@ static void on_ask(struct echi_worker *w, const struct echi_event *e, struct ech
 /* With shards there is one flight. */
 static void say_whole(struct echi_worker *w, struct echi_actions *out) {
     const struct echi_flight *s = &w->flight[0];
-    if (!w->awaited || !w->takeover.has || s->samples != w->awaited_samples) return;
-    w->awaited = false;
+    if (w->awaited == 0 || !w->takeover.has || s->samples != w->awaited) return;
+    w->awaited = 0;
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_ASK);
     a->msg.flag = ECHI_ASK_WHOLE;
     a->msg.samples = s->samples;

@@ -284,9 +284,10 @@ void echi_node_params(const struct ech_config *c, struct echi_exec *exec, echi_r
     echi_exec_use_params(exec, params, c->target_accuracy <= 0 && !c->record[0]);
 }
 
-/* The weights that the run ends with. */
+/* The weights that the run ends with, if there are any. */
 static void hand_over(struct echi_node *n) {
     const struct echi_node_config *c = n->c;
+    if (!n->role.coordinator || !n->role.coordinator->final) return;
     const echi_real *params = echi_exec_slot(n->exec, n->role.coordinator->whole, NULL);
     if (c->user) c->user->final(c->user->self, params);
     else if (c->params && c->params != params) memcpy(c->params, params, n->job->n_params * sizeof *params);
@@ -320,7 +321,7 @@ void echi_node_free(struct echi_node *n) {
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
     struct ech_error own = {.peer = -1};
     const int64_t deadline = (int64_t)(config->config->deadline * 1e9);
-    bool final = false, writes = false;   /* it has the weights of the run; a step that nobody waits for writes beside them */
+    bool writes = false;   /* a step that nobody waits for may still write the run's array */
     struct echi_node *n = calloc(1, sizeof *n);
     if (!n) return echi_fail_memory(err, "run", "this node");
     n->c = config;
@@ -346,9 +347,8 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     send_last(n);
     status = n->status;
-    final = n->role.coordinator && n->role.coordinator->final;
-    writes = final && echi_exec_trains_in_params(n->exec, &n->setup.plan);
-    if (final && !writes) hand_over(n);
+    writes = echi_exec_trains_in_params(n->exec, &n->setup.plan);
+    if (!writes) hand_over(n);
     if (report) echi_node_report(n, report);
     end_recording(n);
 out:

@@ -320,8 +320,7 @@ static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
 static struct echi_slot place_of(const struct echi_node *n, int from, const struct echi_msg *m) {
     const bool gathers = n->role.coordinator->phase == ECHI_RUN_GATHERS || n->role.coordinator->phase == ECHI_RUN_LAST_KEEP;
     const struct echi_plan *p = &n->setup.plan;
-    const bool whole = m->from_role == ECHI_ROLE_WORKER && echi_plan_evaluates_own(p);   /* the worker here may still write the first */
-    if (!gathers) return m->flag == ECHI_PARAMS_PART ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, whole} : (struct echi_slot){0};
+    if (!gathers) return m->flag == ECHI_PARAMS_PART ? echi_job_params_slot(p, m) : (struct echi_slot){0};
     if (n->role.coordinator->writing) return (struct echi_slot){0};
     if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     if (m->flag == ECHI_PARAMS_MOMENTUM && m->from_role == ECHI_ROLE_HEAD) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 1};

@@ -106,8 +106,7 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
     const bool part = t->role == ECHI_ROLE_COORDINATOR;
     if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
     const bool lent = echi_lends(&n->setup.plan, t->event.from, n->recording->about.rank, (enum echi_kind)t->event.msg->kind);
-    const bool whole = part && t->msg.from_role == ECHI_ROLE_WORKER && echi_plan_evaluates_own(&n->setup.plan);   /* it stays there */
-    const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, whole} : t->event.slot;
+    const struct echi_slot to = part ? echi_job_params_slot(&n->setup.plan, t->event.msg) : t->event.slot;
     if (lent) echi_loans_begin(&n->role.loans, (enum echi_kind)t->event.msg->kind, to, f->slot);
     if (!extent(x, n, t->event.msg, to, &at, &len, &base) || f->len > len ||
         (f->len < len && !echi_job_coded(&n->setup.plan, t->event.msg->kind)))

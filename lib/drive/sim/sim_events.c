@@ -112,7 +112,8 @@ static void place_params(struct echi_sim *s, const struct echi_transit *f, const
     struct echi_exec *x = s->node[0].exec;
     if (!s->real) return;
     const uint8_t *from = echi_exec_slot(x, f->place, NULL);
-    echi_job_take_params(s->job, &s->node[0].setup.plan, f->from, m, from + f->at, echi_sim_params(s));
+    const struct echi_plan *p = &s->node[0].setup.plan;
+    echi_job_take_params(s->job, p, f->from, m, from + f->at, echi_exec_slot(x, echi_job_params_slot(p, m), NULL));
 }
 
 static void to_coordinator(struct echi_sim *s, const struct echi_transit *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
