@@ -8,7 +8,7 @@
 light_if_watched
 idx_set "$work/data" 320 20
 train="train --data $work/data --model $model --steps 4 --batch 32 --eval-every 0 --progress off"
-daemons=() host=$(uname -n)
+daemons=() port_of=() host=$(uname -n)
 host=${host%%.*}
 second=${host}x   # Slurm sorts hosts by their names: this one comes second
 
@@ -43,14 +43,14 @@ mpi="mpirun --oversubscribe --bind-to none"
 [ "$(id -u)" != 0 ] || mpi="$mpi --allow-run-as-root"
 under_openmpi() {
     # shellcheck disable=SC2086 # lists of words
-    $mpi -np 3 "$echelon" $train --report "$work/report" >"$work/mpi" 2>&1 </dev/null || bad "mpirun: status $?"
-    one_run mpirun 3 "$work/mpi"
+    $mpi -np 3 "$echelon" $train --report "$work/report" >"$work/mpi.log" 2>&1 </dev/null || bad "mpirun: status $?"
+    one_run mpirun 3 "$work/mpi.log"
     reports mpirun 'rank 2 of 3, as Open MPI reports (OMPI_COMM_WORLD_RANK'
     # Options win: each of the two trains alone.
     # shellcheck disable=SC2086
-    $mpi -np 2 "$echelon" $train --world 1 >"$work/mpi" 2>&1 </dev/null || bad "mpirun, --world 1: status $?"
-    check "--world 1 under mpirun is two runs" [ "$(grep -c 'bsp, 1 node$' "$work/mpi")" = 2 ]
-    cp "$work/mpi" "$work/out"
+    $mpi -np 2 "$echelon" $train --world 1 >"$work/mpi.log" 2>&1 </dev/null || bad "mpirun, --world 1: status $?"
+    check "--world 1 under mpirun is two runs" [ "$(grep -c 'bsp, 1 node$' "$work/mpi.log")" = 2 ]
+    cp "$work/mpi.log" "$work/out"
 }
 
 # --- Slurm
@@ -59,18 +59,13 @@ slurm_is_here() {
     for need in slurmctld slurmd srun sbatch munged; do command -v $need >/dev/null || return 1; done
     [ "$(id -u)" = 0 ]
 }
-start_slurm() {
-    local port_of_control tries node
-    export SLURM_CONF=$work/slurm.conf
-    chmod 755 "$work"
-    mkdir -m 755 "$work/munge" "$work/slurm"
-    (umask 077 && head -c 128 /dev/urandom >"$work/munge/key")
-    munged --force --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
-        --log-file="$work/munge/log" --seed-file="$work/munge/seed" >"$work/munge.log" 2>&1 &
-    daemons+=($!)
+# Each daemon has a port that is asked for: one of those that the system gives to connections may be taken at any time.
+start_daemons() {
+    local port_of_control node
     free_port && port_of_control=$port
-    free_port
-    # The first node bears this machine's name, by which the ranks of the other one find rank 0.
+    free_port && port_of[0]=$port
+    free_port && port_of[1]=$port
+    # This machine's name is the first node's: by it the ranks of the other find rank 0. On a busy machine every answer may come late.
     cat >"$SLURM_CONF" <<END
 ClusterName=test
 SlurmctldHost=localhost(127.0.0.1)
@@ -87,23 +82,43 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 MpiDefault=none
 ReturnToService=2
+MessageTimeout=100
+TCPTimeout=60
 SlurmdParameters=config_overrides
-NodeName=$host NodeAddr=127.0.0.1 Port=$((port + 10000)) CPUs=4
-NodeName=$second NodeHostname=$second NodeAddr=127.0.0.1 Port=$((port + 10001)) CPUs=4
+NodeName=$host NodeAddr=127.0.0.1 Port=${port_of[0]} CPUs=4
+NodeName=$second NodeHostname=$second NodeAddr=127.0.0.1 Port=${port_of[1]} CPUs=4
 PartitionName=all Nodes=ALL Default=YES State=UP
 END
+    munged --force --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
+        --log-file="$work/munge/log" --seed-file="$work/munge/seed" >"$work/munge.log" 2>&1 &
+    daemons=($!)
     slurmctld -D >"$work/slurmctld.log" 2>&1 &
     daemons+=($!)
     for node in "$host" "$second"; do
         slurmd -D -N "$node" >"$work/slurmd.$node.log" 2>&1 &
         daemons+=($!)
     done
-    for tries in $(seq 240); do
-        [ "$(timeout 5 sinfo -h -t idle -o %D 2>/dev/null)" != 2 ] || return 0
-        kill -0 "${daemons[1]}" 2>/dev/null || break
-        sleep 0.5
+}
+daemons_live() {
+    local daemon
+    for daemon in "${daemons[@]}"; do kill -0 "$daemon" 2>/dev/null || return 1; done
+}
+start_slurm() {
+    local attempt tries
+    export SLURM_CONF=$work/slurm.conf
+    chmod 755 "$work"
+    mkdir -m 755 "$work/munge" "$work/slurm"
+    (umask 077 && head -c 128 /dev/urandom >"$work/munge/key")
+    for attempt in 1 2 3; do   # another test may take a port between its choice and its use: that daemon ends
+        start_daemons
+        for tries in $(seq 240); do
+            [ "$(timeout 20 sinfo -h -t idle -o %D 2>/dev/null)" != 2 ] || return 0
+            daemons_live || break
+            sleep 0.5
+        done
+        [ "$attempt" = 3 ] || stop_slurm
     done
-    bad "Slurm does not start (try $tries)"
+    bad "Slurm does not start (attempt $attempt, try $tries)"
     return 1
 }
 stop_slurm() {
@@ -116,24 +131,24 @@ trap '[ "$BASHPID" != $$ ] || stop_slurm; clean_up' EXIT
 under_slurm() {
     # shellcheck disable=SC2086
     {
-        srun -n 2 "$echelon" $train >"$work/step" 2>&1 </dev/null || bad "srun -n 2: status $?"
-        one_run 'srun -n 2' 2 "$work/step"
+        srun -n 2 "$echelon" $train >"$work/step.log" 2>&1 </dev/null || bad "srun -n 2: status $?"
+        one_run 'srun -n 2' 2 "$work/step.log"
         reports 'srun -n 2' 'rank 1 of 2, as Slurm reports (SLURM_PROCID'
 
         # The machine's name may stand for an address that is not loopback.
         if getent hosts "$host" >/dev/null; then
-            srun -N 2 -n 3 "$echelon" $train --insecure >"$work/step" 2>&1 </dev/null || bad "srun -N 2: status $?"
-            one_run 'srun -N 2 -n 3' 3 "$work/step"
+            srun -N 2 -n 3 "$echelon" $train --insecure >"$work/step.log" 2>&1 </dev/null || bad "srun -N 2: status $?"
+            one_run 'srun -N 2 -n 3' 3 "$work/step.log"
             reports 'srun -N 2' "the nodes meet at $host:[0-9]"
         fi
 
         # A script of a job for two tasks is one process, and waits for nobody; its step is a run.
-        sbatch -W -n 2 -o "$work/alone" --wrap "$echelon $train" >/dev/null || bad "sbatch, alone: status $?"
-        one_run 'a batch script' 1 "$work/alone"
-        sbatch -W -n 2 -o "$work/step" --wrap "srun $echelon $train" >/dev/null || bad "sbatch, srun: status $?"
-        one_run "a batch script's step" 2 "$work/step"
-        salloc -n 2 "$echelon" $train >"$work/alone" 2>&1 </dev/null || bad "salloc: status $?"
-        one_run 'a shell in an allocation' 1 "$work/alone"
+        sbatch -W -n 2 -o "$work/alone.log" --wrap "$echelon $train" >/dev/null || bad "sbatch, alone: status $?"
+        one_run 'a batch script' 1 "$work/alone.log"
+        sbatch -W -n 2 -o "$work/step.log" --wrap "srun $echelon $train" >/dev/null || bad "sbatch, srun: status $?"
+        one_run "a batch script's step" 2 "$work/step.log"
+        salloc -n 2 "$echelon" $train >"$work/alone.log" 2>&1 </dev/null || bad "salloc: status $?"
+        one_run 'a shell in an allocation' 1 "$work/alone.log"
 
         # Slurm lists hosts in its own order, so nobody knows where task 0 is.
         srun -N 2 -n 2 -m arbitrary -w "$second,$host" "$echelon" $train >"$work/out" 2>&1 </dev/null
