@@ -50,7 +50,7 @@ struct echi_conn *echi_conn_take(struct echi_net *net) {
 
 void echi_conn_give_way(struct echi_net *net, struct echi_conn *conn) {
     conn->batch_bytes = net->chunk;
-    if (net->chunk < ECHI_NET_CHUNK && conn->link) net->transport->ops->hold_unsent(net->transport, conn->link, net->chunk);
+    if (net->unsent && conn->link) net->transport->ops->hold_unsent(net->transport, conn->link, net->unsent);
 }
 
 void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_link *link, int rank, bool dialled) {

@@ -113,8 +113,9 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
                          struct ech_error *err);
 /* Writes of what is queued as much as connections take at once. For who is not back at its next poll for a while; events wait for that. */
 void echi_net_flush(struct echi_net *net);
-/* From now on the system is given no more than about so many bytes of a peer before they can leave, and no chunk has more: what is urgent
- * waits for these. 1 to ECHI_NET_CHUNK, as it is at first (then the system has two chunks). For who knows how little its link carries. */
+/* From now on the system is given no more than about so many bytes, at least 16 KiB, of a peer before they can leave: what is urgent waits
+ * for these. A chunk has a quarter of them, and 16 KiB to ECHI_NET_CHUNK. Two chunks of ECHI_NET_CHUNK at first. For who knows how much its
+ * link carries: too few, and it is idle while this thread does not run. */
 void echi_net_give_way(struct echi_net *net, uint32_t bytes);
 /* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
 void echi_net_wake(struct echi_net *net);

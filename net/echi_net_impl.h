@@ -111,7 +111,7 @@ struct echi_net {
     bool keyed;
     uint8_t root[ECHI_KEYS_BYTES];  /* of the key */
     uint32_t epoch;                 /* of this node's admission */
-    uint32_t chunk;                 /* see echi_net_give_way */
+    uint32_t chunk, unsent;         /* see echi_net_give_way; unsent: 0, the transport's own choice */
     char address[ECHI_NET_ADDRESS]; /* where this node listens */
     char coordinator[160];          /* as the caller wrote it */
 

@@ -210,12 +210,12 @@ static void test_links_are_measured(void **state) { over(state, 2, links_are_mea
 
 /* --- priorities --- */
 
-static void urgent_overtakes_within(struct node *node, uint32_t chunk) {
+static void urgent_overtakes_within(struct node *node, uint32_t unsent, uint32_t chunk) {
     const size_t len = 32u << 20;
     uint8_t *bytes = filled(len, 7), beat = 1;
     expect(node, ECHI_NET_READY);
     if (node->rank == 0) {
-        if (chunk < ECHI_NET_CHUNK) echi_net_give_way(node->net, chunk);
+        if (unsent) echi_net_give_way(node->net, unsent);
         uint64_t sent[ECHI_NET_KINDS_MAX + 1] = {0};
         int count;
         struct echi_net_event e;
@@ -244,12 +244,16 @@ static void urgent_overtakes_within(struct node *node, uint32_t chunk) {
     }
     free(bytes);
 }
-static void urgent_overtakes(struct node *node) { urgent_overtakes_within(node, ECHI_NET_CHUNK); }
-static void urgent_overtakes_sooner(struct node *node) { urgent_overtakes_within(node, 16384); }
+static void urgent_overtakes(struct node *node) { urgent_overtakes_within(node, 0, ECHI_NET_CHUNK); }
+static void urgent_overtakes_sooner(struct node *node) { urgent_overtakes_within(node, 16384, 16384); }
+static void urgent_overtakes_by_quarters(struct node *node) { urgent_overtakes_within(node, 131072, 32768); }
+static void urgent_overtakes_later(struct node *node) { urgent_overtakes_within(node, 1 << 20, ECHI_NET_CHUNK); }
 
 static void test_urgent_overtakes(void **state) {
     over(state, 2, urgent_overtakes, NULL);
     over(state, 2, urgent_overtakes_sooner, NULL);
+    over(state, 2, urgent_overtakes_by_quarters, NULL);
+    over(state, 2, urgent_overtakes_later, NULL);
 }
 
 /* --- credits --- */
