@@ -267,8 +267,8 @@ struct ech_config {
      * predicted to be within 2 % of the best (one with another policy or codec). Only rank 0 reads it. */
     char shards[256];
     /* sync bsp: how gradients are summed and weights given out: "server" (by their owners), "ring" (from worker to worker; the parameters
-     * are owned by all that train, unless shards names some; not with sync_norm or separate) or "auto" (default): the one that
-     * is predicted to be faster; the ring where it gains 5 % or more. Only rank 0 reads it. */
+     * are owned by all that train, unless shards names some; not with sync_norm or separate) or "auto" (default): the ring
+     * where it is predicted to be as fast as several owners, or to gain 5 % over one. Only rank 0 reads it. */
     char exchange[16];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);

@@ -180,7 +180,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay, one under " \
       "other policies. Where rank 0 is one of them and trains, the others may be lost")                                        \
     X(exchange, "exchange", "WAY", "auto", TEXT, 0, 0, no_word, exchange_fits,                                                 \
-      "how gradients are summed, weights given out (bsp): server: by their owners; ring: from worker to worker; auto: ring, if 5 % faster")
+      "how gradients are summed, weights given out (bsp): server: by their owners; ring: from worker to worker; auto: ring, if as fast")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
