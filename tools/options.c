@@ -283,8 +283,12 @@ static ech_status set_own(struct command *command, const char *name, const char 
 static ech_status take(struct command *command, int argc, char **argv, int *at, struct ech_error *err) {
     const char *word = argv[(*at)++];
     if (strcmp(word, "-h") == 0) word = "--help";
-    if (strncmp(word, "--", 2) != 0)
-        return wrong(err, "'%.80s' is no option; options begin with --, see `echelon %s --help`", word, name_of(command->sub));
+    if (strncmp(word, "--", 2) != 0) {
+        const char *before = *at >= 2 ? argv[*at - 2] : "";
+        const bool flag = strncmp(before, "--", 2) == 0 && !strchr(before, '=');   /* had it a value, it would have taken this word */
+        return wrong(err, "'%.80s' is no option; %.40s%s, see `echelon %s --help`", word, flag ? before : "options begin with --",
+                     flag ? " takes no value" : "", name_of(command->sub));
+    }
     const char *name = word + 2, *value = NULL;
     size_t len = strcspn(name, "=");
     int n;

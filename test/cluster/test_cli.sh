@@ -64,7 +64,8 @@ for pair in learning-rate:lr bs:batch batch-size:batch batch_size:batch wd:weigh
 done
 refuse 2 'no option --nodes; did you mean --workers' sim --nodes 3
 refuse 2 'no option --nodes; did you mean --world' doctor --nodes 3
-refuse 2 "'glyphs' is no option" train glyphs
+refuse 2 "'glyphs' is no option; options begin with --" train glyphs
+refuse 2 "'old' is no option; --resume takes no value" train --data glyphs --resume old
 refuse 2 'schedule is step, but lr-steps is missing' train --data glyphs --schedule step
 refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train --data glyphs --epochs 2 --schedule cosine --warmup 3
 refuse 2 'momentum is 0.9, but optimizer is adam' train --data glyphs --optimizer adam --momentum 0.9
