@@ -8,7 +8,7 @@
 light_if_watched
 idx_set "$work/data" 320 20
 train="train --data $work/data --model $model --steps 4 --batch 32 --eval-every 0 --progress off"
-daemons=() port_of=() host=$(uname -n)
+daemons=() host=$(uname -n)
 host=${host%%.*}
 second=${host}x   # Slurm sorts hosts by their names: this one comes second
 
@@ -61,10 +61,10 @@ slurm_is_here() {
 }
 # Each daemon has a port that is asked for: one of those that the system gives to connections may be taken at any time.
 start_daemons() {
-    local port_of_control node
+    local port_of_control port_of_first port_of_second node
     free_port && port_of_control=$port
-    free_port && port_of[0]=$port
-    free_port && port_of[1]=$port
+    free_port && port_of_first=$port
+    free_port && port_of_second=$port
     # This machine's name is the first node's: by it the ranks of the other find rank 0. On a busy machine every answer may come late.
     cat >"$SLURM_CONF" <<END
 ClusterName=test
@@ -85,8 +85,8 @@ ReturnToService=2
 MessageTimeout=100
 TCPTimeout=60
 SlurmdParameters=config_overrides
-NodeName=$host NodeAddr=127.0.0.1 Port=${port_of[0]} CPUs=4
-NodeName=$second NodeHostname=$second NodeAddr=127.0.0.1 Port=${port_of[1]} CPUs=4
+NodeName=$host NodeAddr=127.0.0.1 Port=$port_of_first CPUs=4
+NodeName=$second NodeHostname=$second NodeAddr=127.0.0.1 Port=$port_of_second CPUs=4
 PartitionName=all Nodes=ALL Default=YES State=UP
 END
     munged --force --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
