@@ -38,7 +38,7 @@ bool echi_cond_wait(struct echi_cond *c, struct echi_mutex *m, int64_t deadline)
 
 /* --- memory --- */
 void *echi_alloc_aligned(size_t bytes);    /* 64-byte aligned, zeroed, large pages asked for from 2 MiB on; NULL when there is none;
-                                              free with echi_free_aligned */
+                                              free with echi_free_aligned, which gives blocks from 2 MiB on back to the system */
 void echi_free_aligned(void *p);
 /* Bytes that this process may still take, as the system and its control groups say; SIZE_MAX where nothing says so. `root` stands in front
  * of the files' paths: "", but for tests. */

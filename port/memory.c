@@ -46,14 +46,51 @@ static int take_turn(void) {
     return fd;
 }
 
-static void *take(size_t padded) {
-    const bool paged = padded >= LARGE_PAGE;
-    void *p = NULL;
-    if (posix_memalign(&p, paged ? LARGE_PAGE : ALIGNMENT, padded)) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (paged) (void)madvise(p, padded, MADV_HUGEPAGE);   /* a wish: without it all works */
+/* A block of a large page and more is a mapping of its own, which goes back to the system when it is freed. malloc keeps such a block or
+ * not by what was freed before it, so that two runs of one plan would differ by megabytes. It begins at a large page, behind what is to be
+ * unmapped. */
+struct mapping { void *at; size_t bytes; };
+
+/* Under AddressSanitizer all blocks are malloc's, which sees who writes beyond them. */
+#if defined(__SANITIZE_ADDRESS__)
+#define MAPS false
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MAPS false
 #endif
-    return memset(p, 0, padded);
+#endif
+#ifndef MAPS
+#define MAPS true
+#endif
+
+static bool at_large_page(const void *p) { return ((uintptr_t)p & (LARGE_PAGE - 1)) == 0; }
+
+static void *map(size_t padded) {
+    struct mapping m;
+    if (!echi_add_size(padded, LARGE_PAGE, &m.bytes)) return NULL;
+    m.at = mmap(NULL, m.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m.at == MAP_FAILED) return NULL;
+    uint8_t *block = (uint8_t *)m.at + (LARGE_PAGE - ((uintptr_t)m.at & (LARGE_PAGE - 1)));   /* a page before it at least is mapped */
+    ((struct mapping *)(void *)block)[-1] = m;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(block, padded, MADV_HUGEPAGE);   /* a wish: without it all works */
+#endif
+    return block;
+}
+
+/* Where blocks are mapped, none of malloc's begins at a large page: echi_free_aligned tells them apart by that. */
+static void *from_malloc(size_t padded) {
+    void *p = NULL;
+    if (posix_memalign(&p, MAPS || padded < LARGE_PAGE ? ALIGNMENT : LARGE_PAGE, padded)) return NULL;
+    if (!MAPS || !at_large_page(p)) return p;
+    void *other = from_malloc(padded);
+    free(p);
+    return other;
+}
+
+static void *take(size_t padded) {
+    void *p = MAPS && padded >= LARGE_PAGE ? map(padded) : from_malloc(padded);
+    return p ? memset(p, 0, padded) : NULL;
 }
 
 static void end_turn(int turn) {
@@ -78,7 +115,14 @@ void *echi_alloc_aligned(size_t bytes) {
     return p;
 }
 
-void echi_free_aligned(void *p) { free(p); }
+void echi_free_aligned(void *p) {
+    if (!MAPS || !p || !at_large_page(p)) {
+        free(p);
+        return;
+    }
+    const struct mapping m = ((struct mapping *)p)[-1];
+    munmap(m.at, m.bytes);
+}
 
 void *echi_reserve(size_t bytes) {
     void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

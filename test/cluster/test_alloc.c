@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +38,8 @@ static void *_Atomic latest;             /* who asked for the latest */
 #ifndef SANITIZED                        /* a sanitizer has a malloc of its own already */
 
 static struct { void *(*malloc)(size_t), *(*calloc)(size_t, size_t), *(*realloc)(void *, size_t), (*free)(void *);
-                int (*posix_memalign)(void **, size_t, size_t); void *(*aligned_alloc)(size_t, size_t); } real;
+                int (*posix_memalign)(void **, size_t, size_t); void *(*aligned_alloc)(size_t, size_t);
+                void *(*mmap)(void *, size_t, int, int, int, off_t); } real;
 static char early[8192];                 /* for what dlsym itself asks for */
 static size_t early_used;
 
@@ -65,6 +67,7 @@ static bool looked_up(void) {
     find(&real.free, "free");
     find(&real.posix_memalign, "posix_memalign");
     find(&real.aligned_alloc, "aligned_alloc");
+    find(&real.mmap, "mmap");
     return found = true;
 }
 
@@ -100,6 +103,10 @@ OURS int posix_memalign(void **out, size_t alignment, size_t size) {
 OURS void *aligned_alloc(size_t alignment, size_t size) {
     count(__builtin_return_address(0));
     return looked_up() ? real.aligned_alloc(alignment, size) : NULL;
+}
+OURS void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {   /* large blocks; libc's own are not seen */
+    count(__builtin_return_address(0));
+    return looked_up() ? real.mmap(at, size, protection, flags, fd, offset) : MAP_FAILED;
 }
 
 #endif

@@ -24,6 +24,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
 
@@ -197,6 +205,48 @@ static void memory_is_aligned_and_zeroed(void **state) {
     echi_free_aligned(NULL);
     assert_null(echi_alloc_aligned(SIZE_MAX));
     assert_null(echi_alloc_aligned(SIZE_MAX - 63));
+}
+
+static size_t resident(void) {
+    size_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file) return 0;
+    if (fscanf(file, "%*s %zu", &pages) != 1) pages = 0;
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* malloc would keep the second of these, since the first is freed before it. */
+static void large_blocks_go_back_to_the_system(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    skip();
+#endif
+    const size_t before = resident(), most = (size_t)1 << 20;
+    if (before == 0) skip();
+    for (size_t size = (size_t)16 << 20; size >= (size_t)2 << 20; size /= 2) {
+        void *p = echi_alloc_aligned(size);
+        assert_non_null(p);
+        assert_true(resident() >= before + size);
+        echi_free_aligned(p);
+        assert_true(resident() < before + most);
+    }
+}
+
+/* Small blocks of 1 to 3 times 64 bytes go over some twenty beginnings of large pages, and none lies on one. */
+static void small_blocks_are_told_from_large_ones(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    skip();   /* all are malloc's */
+#endif
+    enum { BLOCKS = 1 << 18 };
+    static void *block[BLOCKS];
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        block[i] = echi_alloc_aligned(64 * (1 + (i * 2654435761u >> 16) % 3));
+        assert_non_null(block[i]);
+        assert_int_not_equal((uintptr_t)block[i] % ((size_t)2 << 20), 0);
+    }
+    for (int i = 0; i < BLOCKS; i++) echi_free_aligned(block[i]);
 }
 
 /* Nodes that take large blocks do it in turn, or several would find the same memory. Here the turn is another process'. */
@@ -537,6 +587,8 @@ int main(void) {
         cmocka_unit_test(cond_times_out_on_our_clock),
         cmocka_unit_test(thread_leaves_signals_to_the_program),
         cmocka_unit_test(memory_is_aligned_and_zeroed),
+        cmocka_unit_test(large_blocks_go_back_to_the_system),
+        cmocka_unit_test(small_blocks_are_told_from_large_ones),
         cmocka_unit_test(large_blocks_are_taken_in_turn),
         WITH_FOLDER(file_comes_back),
         WITH_FOLDER(file_keeps_mode_and_link),
