@@ -4,6 +4,7 @@
 #ifndef ECHI_PREDICT_PUSHES_H
 #define ECHI_PREDICT_PUSHES_H
 #include "echi_play.h"
+#include "echi_ranks.h"
 
 /* As the worker's role has them; from FORWARD on a step is under way. AWAY: pushed, and waits for weights. */
 enum echi_push_phase { ECHI_PUSH_AWAY, ECHI_PUSH_IDLE, ECHI_PUSH_FORWARD, ECHI_PUSH_AT_HEAD, ECHI_PUSH_ANSWERED, ECHI_PUSH_BACKWARD };
@@ -43,7 +44,8 @@ struct echi_push_group {
     bool busy;
     struct echi_push_step *queue; int queued;   /* whole pushes */
     int round_in;                         /* of a round, those that are added */
-    int owed, sends, turn;                /* answers; on their way to other nodes; the member of them that is looked at first */
+    struct echi_ranks owed, held_back;    /* workers that an answer is due to; and such as may not have it before the slowest move on */
+    int sends, turn;                      /* answers on their way to other nodes; the worker that is looked at first */
     double own, weights, next;            /* samples in its state, in its weights, and in those that are being made, the push left out */
     uint32_t version, acked_version[ECHI_GROUPS_MAX], carried_version[ECHI_GROUPS_MAX];
     double peer[ECHI_GROUPS_MAX];         /* of the others, here */

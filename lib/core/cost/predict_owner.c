@@ -38,15 +38,16 @@ static void send_weights(struct echi_pushes *p, int w) {
 }
 
 static void owe(struct echi_pushes *p, int w) {
+    struct echi_push_group *a = &p->group[p->worker[w].group];
     p->worker[w].owed++;
-    p->group[p->worker[w].group].owed++;
+    echi_ranks_drop(&a->held_back, w);
+    echi_ranks_add(&a->owed, w);
 }
 
 /* What stays on its node takes no place from the others, but of what a codec writes. */
 static void take_answer(struct echi_pushes *p, int w) {
     struct echi_push_group *a = &p->group[p->worker[w].group];
-    p->worker[w].owed--;
-    a->owed--;
+    if (--p->worker[w].owed == 0) echi_ranks_drop(&a->owed, w);
     a->sends += p->coded || !is_own(p, w);
 }
 
@@ -67,21 +68,25 @@ static bool may_send(const struct echi_pushes *p, const struct echi_push_group *
     return a->sends < ECHI_ANSWERS && !(p->coded && a->busy);
 }
 
-/* An answer waits for a place among the sends and then gets the newest weights; the ranks have their turn one after the other. */
+/* An answer waits for a place among the sends and then gets the newest weights; the workers have their turn one after the other. */
 static void answer(struct echi_pushes *p, int g) {
     struct echi_push_group *a = &p->group[g];
-    const int first = a->turn;
-    for (int i = 0; i < a->workers && a->owed > 0 && may_send(p, a); i++) {
-        const int at = first + i < a->workers ? first + i : first + i - a->workers, w = a->member[at];
-        while (p->worker[w].owed > 0 && may_send(p, a) && !held_back(p, &p->worker[w])) {
-            a->turn = at + 1 < a->workers ? at + 1 : 0;
-            if (p->coded) {
-                encode_weights(p, g, w);
-                continue;
-            }
-            take_answer(p, w);
-            send_weights(p, w);
+    while (may_send(p, a)) {
+        int w = echi_ranks_next(&a->owed, a->turn);
+        if (w < 0) w = echi_ranks_next(&a->owed, 0);
+        if (w < 0) return;
+        if (held_back(p, &p->worker[w])) {
+            echi_ranks_drop(&a->owed, w);
+            echi_ranks_add(&a->held_back, w);
+            continue;
         }
+        a->turn = w + 1;
+        if (p->coded) {
+            encode_weights(p, g, w);
+            continue;
+        }
+        take_answer(p, w);
+        send_weights(p, w);
     }
 }
 
@@ -231,6 +236,7 @@ void echi_owner_piece_in(struct echi_pushes *p, int w, int flight) {
     echi_owner_goes_on(p, p->worker[w].group);
 }
 
+/* The slowest have moved on: who was held back because of them may be answered. */
 static void recount(struct echi_pushes *p, int g) {
     struct echi_push_group *a = &p->group[g];
     a->least = UINT32_MAX;
@@ -241,6 +247,8 @@ static void recount(struct echi_pushes *p, int g) {
         a->at_least = applied < a->least ? 1 : a->at_least + 1;
         a->least = applied;
     }
+    echi_ranks_join(&a->owed, &a->held_back);
+    a->held_back = (struct echi_ranks){{0}};
 }
 
 static void push_applied(struct echi_pushes *p, int g, int w, int flight) {
