@@ -10,7 +10,6 @@
 
 #define BATCHES_A_TURN 8 /* after so many, or one of the largest, the other connections have their turn */
 #define READS_A_TURN 8
-#define AWAITED 16384   /* 1.3 ms of 100 Mb/s */
 /* Bytes of a batch. What is in one can no longer be overtaken, so it begins with one chunk, and again once the transport takes less than a
  * whole one. Where it takes all, a batch costs a system call, and with TCP's pacing a timer, whatever its size; but where a link is known
  * to carry little, all may only mean that the system waits for it. */
@@ -243,7 +242,7 @@ static void note_flow(struct echi_net *net, const struct echi_conn *conn, size_t
  * wakes it in any case. */
 static void await_rest(struct echi_net *net, struct echi_conn *conn) {
     const size_t left = conn->receive.left;
-    const int bytes = left > AWAITED ? AWAITED : left > 1 ? (int)left : 1;
+    const int bytes = left > ECHI_NET_WAKE ? ECHI_NET_WAKE : left > 1 ? (int)left : 1;
     if (listens(conn)) net->transport->ops->await_bytes(net->transport, conn->link, bytes);
 }
 

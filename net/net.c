@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define QUEUE_MAX 1024       /* messages that wait for one peer */
-#define GIVE_WAY_LEAST 16384  /* bytes of a chunk: see echi_net_give_way */
 #define POLLS_WITHOUT_WAIT 8 /* events may be handed out so often before the links are looked at again */
 
 /* --- open --- */
@@ -244,8 +243,8 @@ void echi_net_flush(struct echi_net *net) {
 }
 
 void echi_net_give_way(struct echi_net *net, uint32_t bytes) {
-    const uint32_t quarter = bytes / 4 > GIVE_WAY_LEAST ? bytes / 4 : GIVE_WAY_LEAST;
-    net->unsent = bytes;
+    const uint32_t quarter = bytes / 4 > ECHI_NET_WAKE ? bytes / 4 : ECHI_NET_WAKE;
+    net->unsent = bytes > ECHI_NET_WAKE ? bytes : ECHI_NET_WAKE;
     net->chunk = quarter < ECHI_NET_CHUNK ? quarter : ECHI_NET_CHUNK;
     for (int i = 0; i < net->world; i++) net->peers[i].queue.chunk = net->chunk;
     for (int i = 0; i < net->n_conns; i++) echi_conn_give_way(net, &net->conns[i]);

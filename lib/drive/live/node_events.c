@@ -69,11 +69,15 @@ void echi_node_measure(struct echi_node *n) {
  * processor is used up, or whose threads compute, does not come to send for milliseconds, and its link is idle once these are out: VGG-19
  * on 4 hosts of half a core (a quota each 8 ms), 1 Gb/s, images/s in turn with 1, 2 and 6 ms: 25.8 25.8 27.4, 25.6 25.8 27.0, 26.2 26.5
  * 27.0; GSSP with LeNet-5 at 100 Mb/s with 2 and 8 ms: 10,060 11,530, 11,560 12,150, 10,880 11,540. But what is urgent waits for them. No
- * less than is worth a system call and a wake, as where messages come (net/conn.c, AWAITED), and no more than a cache may still have when
- * they leave. */
+ * more than a cache may still have when they leave. */
 static uint32_t unsent_on(double rate) {
-    const double least = 16384, most = 1 << 20, bytes = rate * 8e-3;
-    return (uint32_t)(bytes < least ? least : bytes > most ? most : bytes);
+    const double most = 1 << 20, bytes = rate * 8e-3;
+    return (uint32_t)(bytes > most ? most : bytes);
+}
+
+/* As --link says, or as it was measured. */
+static struct echi_link own_link(const struct echi_node *n) {
+    return n->c->config->link > 0 ? echi_link_of(n->c->config->link * 1e6 / 8) : n->links.link;
 }
 
 void echi_node_measure_links(struct echi_node *n) {
@@ -94,7 +98,7 @@ void echi_node_measure_links(struct echi_node *n) {
     }
     if (!n->links.over) return;
     n->measuring_links = false;
-    const double rate = n->c->config->link > 0 ? n->c->config->link * 1e6 / 8 : n->links.link.out.rate;
+    const double rate = own_link(n).out.rate;
     if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate));
     const struct echi_rate *out = &n->links.link.out, *in = &n->links.link.in;
     if (echi_link_slower(&n->links.link) > 0)
@@ -112,7 +116,7 @@ static void take_measured(struct echi_node *n) {
     if (n->measure_status != ECH_OK)
         return echi_node_failed(n, n->measure_status,
                                 n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
-    n->times.link = n->c->config->link > 0 ? echi_link_of(n->c->config->link * 1e6 / 8) : n->links.link;
+    n->times.link = own_link(n);
     if (n->report) echi_report_times(n->report, n->rank, &n->times);
     echi_node_tell(n, ECHI_EVENT_MEASURED);
 }
