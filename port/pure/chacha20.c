@@ -4,7 +4,7 @@
 #include "echi_bytes.h"
 #include "echi_secret.h"
 
-static uint32_t rotl(uint32_t x, int n) { return x << n | x >> (32 - n); }
+static inline uint32_t rotl(uint32_t x, int n) { return x << n | x >> (32 - n); }
 
 static void quarter_round(uint32_t x[16], int a, int b, int c, int d) {
     x[a] += x[b], x[d] = rotl(x[d] ^ x[a], 16);
