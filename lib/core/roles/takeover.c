@@ -136,8 +136,8 @@ static void take_over(struct echi_coordinator *c, struct echi_actions *out) {
 }
 
 bool echi_takeover(struct echi_coordinator *c, struct echi_actions *out) {
-    if (!echi_plan_begins_anew(plan_of(c))) return false;
     if (!echi_plan_orphaned(plan_of(c))) return c->takeover.takers > 0;
+    if (!echi_plan_begins_anew(plan_of(c))) return false;
     if (c->calm && all_stand(c)) take_over(c, out);
     return true;
 }

@@ -54,10 +54,13 @@ bool echi_worker_passes_over(struct echi_worker *w, int place, const struct echi
     const struct echi_coming *c = &w->coming[place];
     if (w->ring.on && w->takeover.still && m->part < w->weight_parts) echi_worker_ring_vacate(w, place, m->part);
     if (w->ring.on) return w->takeover.still;
-    if (!echi_plan_begins_anew(p) || m->part >= w->weight_parts || !echi_plan_owns_part(p, e->from, m->part)) return false;
     const bool other = w->takeover.still || m->members != w->joined;
-    if (!other && c->in > 0 && m->version > c->version) empty(w, place, out);   /* the others send newer ones, too */
     if (!other && (c->in == 0 || m->version == c->version)) return false;
+    if (!echi_plan_begins_anew(p) || m->part >= w->weight_parts || !echi_plan_owns_part(p, e->from, m->part)) return false;
+    if (!other && m->version > c->version) {   /* the others send newer ones, too */
+        empty(w, place, out);
+        return false;
+    }
     post_part(w, place, m->part, out);
     return true;
 }

@@ -124,6 +124,8 @@ uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 /* Does each part of a round go by itself: summed, applied, sent, and waited for by forward (BSP, dense, several workers)? */
 bool echi_plan_rounds_by_part(const struct echi_plan *plan);
+/* Do more than one train? The lost ones count, too: a loss changes nothing of how rounds go. */
+bool echi_plan_several_train(const struct echi_plan *plan);
 /* Do a worker's gradients of a round lie where its weights of the next come to, until a node is lost? So they can in rounds by part with
  * shards, since no part of the next weights is sent before the gradients of all workers for that part are at its owner. Not under
  * --deterministic, where gradients are wider than weights; in a ring, where they are added to sums after they were ready; and not where

@@ -147,11 +147,16 @@ static uint32_t shares(const struct echi_plan *plan, bool of_lost) {
 uint32_t echi_plan_round(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, false) : plan->round; }
 uint32_t echi_plan_round_most(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, true) : plan->round; }
 
-bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
-    int workers = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
-    if (!policy_of(plan)->rounds || policy_of(plan)->local || plan->codec != ECHI_CODEC_DENSE) return false;
-    for (int r = 0; r < plan->world && workers < 2; r++) workers += plan->group_of[r] != ECHI_NONE;
+/* Asked at every message, so from the last rank on: servers that do not train are mostly the first ones. */
+bool echi_plan_several_train(const struct echi_plan *plan) {
+    int workers = 0;
+    for (int r = plan->world - 1; r >= 0 && workers < 2; r--) workers += plan->group_of[r] != ECHI_NONE;
     return workers > 1;
+}
+
+bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
+    if (!policy_of(plan)->rounds || policy_of(plan)->local || plan->codec != ECHI_CODEC_DENSE) return false;
+    return echi_plan_several_train(plan);
 }
 
 bool echi_plan_grads_in_weights(const struct echi_plan *plan) {

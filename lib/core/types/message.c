@@ -273,8 +273,8 @@ static bool shards_valid(const struct echi_plan *p) {
     }
     for (int k = p->shards; k < ECHI_SHARDS_MAX; k++)
         if (p->shard_owner[k] != 0) return false;
-    if (p->exchange >= ECHI_EXCHANGES || (p->exchange == ECHI_EXCHANGE_RING && !echi_plan_may_ring(p))) return false;
-    if (p->shards == 0) return true;
+    if (p->exchange >= ECHI_EXCHANGES) return false;
+    if (p->shards == 0) return p->exchange != ECHI_EXCHANGE_RING;
     if (p->shards < 2 || p->shards > ECHI_SHARDS_MAX || p->sync != ECHI_SYNC_BSP || p->codec != ECHI_CODEC_DENSE) return false;
     if (p->shard_owner[0] != p->owner_of[0] || (p->parts.count && p->parts.part[0].shard != 0)) return false;
     for (int k = 0; k < p->shards; k++) {
@@ -282,6 +282,7 @@ static bool shards_valid(const struct echi_plan *p) {
         for (int other = 0; other < k; other++)
             if (p->shard_owner[k] == p->shard_owner[other]) return false;
     }
+    if (p->exchange == ECHI_EXCHANGE_RING && !echi_plan_may_ring(p)) return false;
     return p->parts.count == 0 || with_parts == echi_plan_all_shards(p);
 }
 

@@ -35,20 +35,18 @@ static bool both(const struct echi_plan *plan, int rank) {
 
 bool echi_plan_is_heir(const struct echi_plan *plan, int rank) { return !plan->lost[rank] && both(plan, rank); }
 
+/* Asked at every message, so it looks at the owners, who are few, and not at all ranks. */
 static bool has_heir(const struct echi_plan *plan, int but) {
-    int rank = 0;
-    while (rank < plan->world && (rank == but || !echi_plan_is_heir(plan, rank))) rank++;
-    return rank < plan->world;
+    int k = 0;
+    while (k < plan->shards && (plan->shard_owner[k] == but || !echi_plan_is_heir(plan, plan->shard_owner[k]))) k++;
+    return k < plan->shards;
 }
 
 bool echi_plan_begins_anew(const struct echi_plan *plan) {
-    int workers = 0, heirs = 0;   /* the lost ones too: a loss changes nothing of how rounds go */
+    int owner = 0;
     if (!plan->shards || plan->separated || plan->sync_norm) return false;
-    for (int r = 0; r < plan->world && (workers < 2 || heirs == 0); r++) {
-        workers += plan->group_of[r] != ECHI_NONE;
-        heirs += both(plan, r);
-    }
-    return workers > 1 && heirs > 0;
+    while (owner < plan->shards && plan->group_of[plan->shard_owner[owner]] == ECHI_NONE) owner++;   /* the lost ones, too */
+    return owner < plan->shards && echi_plan_several_train(plan);
 }
 
 static bool gives_parts(const struct echi_plan *plan) {
