@@ -42,6 +42,9 @@ check "a share below an eighth has the least quota" [ "$(source tools/quota.bash
 call() { bed run 1 timeout "$1" bash -c ': < /dev/tcp/198.18.0.10/9'; }
 check "a healthy link resets" ended_with 1 call 60
 bed cut 0 1
+# Bursts: 125,000 bytes of 1 Gb/s, 16,384 of 20 Mb/s.
+whole() { bed run "$1" ip -d link show eth0 | sed -n 's/.* gso_max_size \([0-9]*\).*/\1/p'; }
+check "packets as large as a burst go whole: $(whole 0) and $(whole 1) bytes" [ "$(whole 0) $(whole 1)" = "65536 15360" ]
 check "a cut link is silent" ended_with 124 call 1
 bed heal 0 1
 check "a healed link resets" ended_with 1 call 60
