@@ -83,10 +83,10 @@ static void answer(struct echi_pushes *p, int g) {
         a->turn = w + 1;
         if (p->coded) {
             encode_weights(p, g, w);
-            continue;
+        } else {
+            take_answer(p, w);
+            send_weights(p, w);
         }
-        take_answer(p, w);
-        send_weights(p, w);
     }
 }
 

@@ -29,19 +29,17 @@ bool echi_plan_leads_shard(const struct echi_plan *plan, int group, int shard) {
     return echi_plan_shard_owned(plan, echi_plan_shard_owner(plan, group, shard)) == shard;
 }
 
-static bool both(const struct echi_plan *plan, int rank) {
-    return plan->group_of[rank] != ECHI_NONE && echi_plan_shard_owned(plan, rank) >= 0;
+bool echi_plan_is_heir(const struct echi_plan *plan, int rank) {
+    return !plan->lost[rank] && plan->group_of[rank] != ECHI_NONE && echi_plan_shard_owned(plan, rank) >= 0;
 }
 
-bool echi_plan_is_heir(const struct echi_plan *plan, int rank) { return !plan->lost[rank] && both(plan, rank); }
-
-/* Asked at every message, so it looks at the owners, who are few, and not at all ranks. */
 static bool has_heir(const struct echi_plan *plan, int but) {
     int k = 0;
     while (k < plan->shards && (plan->shard_owner[k] == but || !echi_plan_is_heir(plan, plan->shard_owner[k]))) k++;
     return k < plan->shards;
 }
 
+/* Asked at messages, so it looks at the owners, who are few, and not at all ranks. */
 bool echi_plan_begins_anew(const struct echi_plan *plan) {
     int owner = 0;
     if (!plan->shards || plan->separated || plan->sync_norm) return false;
