@@ -24,10 +24,11 @@ struct fake_cuda {
     int fail_with;          /* ... with this code, once */
     char spoil[32];         /* kernels whose name has this do nothing ... */
     int spoil_with;         /* ... and, if not 0, break the context with this code */
-    int pause;              /* ms that each launch takes longer: 0 */
+    int pause;              /* seconds that each launch takes longer, by the clock of a test that adds `late`: 0 */
     /* what happened */
     int calls, launches, alive;     /* alive: contexts, allocations, streams, events and modules not given back */
     long long pinned;               /* bytes */
+    long long late;                 /* ns, of all pauses */
     char complaint[200];    /* the first thing that a program did and must not: memory written past its end, no context, ... */
 };
 struct fake_cuda *fake_cuda(void);
