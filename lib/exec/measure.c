@@ -30,9 +30,6 @@
  * it, and the thread that wakes for it: of the time that the I/O thread of a worker with LeNet-5 takes a step, what its bytes leave over,
  * by the times that something comes or goes. */
 #define MESSAGE_CALLS 4
-/* As many for waking the compute lane's thread for a step and, when that is done, the one that asked for it, while the other of two
- * processors has been idle for a millisecond: some twice a message. */
-#define WAKING_CALLS 8
 /* Between two steps a node's caches see weights and gradients on their way through sockets, sums, momentum: in a run LeNet-5's steps of 16
  * samples took a tenth longer than one right after the other. So much other memory is touched, in sizes of all parameters; more than
  * MOST_BETWEEN bytes would leave nothing in any cache either. */
@@ -423,11 +420,10 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         }
     }
     quota_of(device, out);
-    const double scale = scale_of(&timing, echi_times_granted(out)), waking = WAKING_CALLS * io.message;
-    const double params = (double)job->n_params;
+    const double scale = scale_of(&timing, echi_times_granted(out)), params = (double)job->n_params;
     for (int i = 0; i < timing.sizes; i++) {
         out->n[i] = sizes[i];
-        out->trunk[i] = (typical(&timing, i, 0) + waking) * scale;
+        out->trunk[i] = typical(&timing, i, 0) * scale;
         out->head[i] = typical(&timing, i, 1) * scale;
     }
     out->count = (uint32_t)timing.sizes;

@@ -279,6 +279,23 @@ static void the_heads_worker_counts_by_what_is_left(void **state) {
     assert_int_equal(plan.n[0], 0);
     assert_int_equal(plan.n_groups, 1);
     assert_int_equal(plan.head, 0);
+    /* Unless its link brings it rows more slowly than the others could make them: 64 samples' in ten steps of theirs. */
+    request.load.row = request.load.row_grad = 1000;
+    times[0].link = echi_link_of(1000 * 64 / 640.0);
+    make();
+    assert_int_equal(plan.group_of[0], 1);
+    times[0].link = echi_link_of(0);
+    /* Messages of all layers may take any time, if the update of them does not: what comes to the head is rows. */
+    nodes(3, seconds, 0.15);
+    request.load = (struct echi_load){.trunk = 100000, .head = 900000, .row = 10, .row_grad = 10};
+    times[0].exchange = 1000, times[0].add = 1, times[0].update = 1;
+    make();
+    assert_int_equal(plan.group_of[0], 1);
+    assert_int_equal(plan.flights, 1);
+    times[0].add = times[0].update = 0;   /* nobody has measured the update */
+    make();
+    assert_int_equal(plan.group_of[0], ECHI_NONE);
+    nodes(3, seconds, 0.4);
     /* Nor does a wish for three groups find three workers. */
     request.groups = 3;
     make();

@@ -333,7 +333,24 @@ static void pairs_keep_order(void **state) {
     }
 }
 
-/* What messages cost a processor comes out of the work that it has, at both ends, and one after the other. */
+/* An idle thread is waked for a work, which takes twice what a message does; what waits behind it finds the thread awake. */
+static void threads_are_waked(void **state) {
+    (void)state;
+    open_hosts(1);
+    host[0].speed = 0.5;
+    open_engine((struct echi_cost_io){.message = 0.001, .byte = 1e-6});
+    compute(0, 1, 3, NULL, 1);
+    compute(0, 1, 3, NULL, 2);
+    run_all();
+    assert_near(when(ECHI_HAPPENS_DONE, 1), (2 + ECHI_COST_WAKE * 0.002) * NS, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 2), (4 + ECHI_COST_WAKE * 0.002) * NS, 30);
+    compute(0, 1, 3, NULL, 3);
+    run_all();
+    assert_near(when(ECHI_HAPPENS_DONE, 3), (6 + 2 * ECHI_COST_WAKE * 0.002) * NS, 30);
+    close_engine();
+}
+
+/* What messages cost a processor comes out of the work that it has, at both ends, and one after the other. All works wake their thread. */
 static void messages_cost_their_processor(void **state) {
     (void)state;
     open_hosts(2);
@@ -343,8 +360,8 @@ static void messages_cost_their_processor(void **state) {
     compute(1, 1, 3, NULL, 2);
     for (uint64_t i = 0; i < 10; i++) echi_cost_send(cost, 0, 1, 4, 4000, 2 + (int64_t)i, 100 + i);
     run_all();
-    assert_near(when(ECHI_HAPPENS_DONE, 1), (1 + 10 * 0.005) * NS, 30);
-    assert_near(when(ECHI_HAPPENS_DONE, 2), (2 + 10 * 0.010) * NS, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 1), (1 + ECHI_COST_WAKE * 0.001 + 10 * 0.005) * NS, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 2), (2 + ECHI_COST_WAKE * 0.002 + 10 * 0.010) * NS, 30);
     assert_near(when(ECHI_HAPPENS_ARRIVED, 109), 10 * 0.010 * NS, 30);
     close_engine();
     /* Those of one moment to one host go as one; to others they do not. */
@@ -356,9 +373,9 @@ static void messages_cost_their_processor(void **state) {
     compute(2, 1, 3, NULL, 3);
     for (uint64_t i = 0; i < 10; i++) echi_cost_send(cost, 0, i < 6 ? 1 : 2, 4, 4000, 0, 100 + i);
     run_all();
-    assert_near(when(ECHI_HAPPENS_DONE, 1), (1 + 2 * 0.001 + 10 * 0.004) * NS, 30);
-    assert_near(when(ECHI_HAPPENS_DONE, 2), (2 + 1 * 0.002 + 6 * 0.008) * NS, 30);
-    assert_near(when(ECHI_HAPPENS_DONE, 3), (1 + 1 * 0.001 + 4 * 0.004) * NS, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 1), (1 + (ECHI_COST_WAKE + 2) * 0.001 + 10 * 0.004) * NS, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 2), (2 + (ECHI_COST_WAKE + 1) * 0.002 + 6 * 0.008) * NS, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 3), (1 + (ECHI_COST_WAKE + 1) * 0.001 + 4 * 0.004) * NS, 30);
     close_engine();
 }
 
@@ -423,8 +440,8 @@ static void messages_are_of_the_quota(void **state) {
     assert_near(when(ECHI_HAPPENS_ARRIVED, 101), 0.8e6, 30);
     close_engine();
     open_engine((struct echi_cost_io){.message = 0.0004});
-    compute(1, 0.003, 3, NULL, 1);
-    echi_cost_send(cost, 0, 1, 4, 100, 0, 100);      /* 3.4 ms of work: 0 to 1, 2 to 3, 4 to 5, 6 to 6.4 */
+    compute(1, 0.003 - ECHI_COST_WAKE * 0.0004, 3, NULL, 1);
+    echi_cost_send(cost, 0, 1, 4, 100, 0, 100);      /* with the wake 3.4 ms of work: 0 to 1, 2 to 3, 4 to 5, 6 to 6.4 */
     echi_cost_send(cost, 0, 1, 4, 100, 1 + 1500000, 101);
     run_all();
     assert_near(when(ECHI_HAPPENS_ARRIVED, 101), 2.4e6, 30);
@@ -843,6 +860,7 @@ int main(void) {
         cmocka_unit_test(to_oneself_it_takes_no_time),
         cmocka_unit_test(losses_delay_and_keep_order),
         cmocka_unit_test(pairs_keep_order),
+        cmocka_unit_test(threads_are_waked),
         cmocka_unit_test(messages_cost_their_processor),
         cmocka_unit_test(a_quota_is_a_bucket), cmocka_unit_test(messages_are_of_the_quota),
         cmocka_unit_test(the_dead_neither_send_nor_hear),

@@ -203,8 +203,9 @@ void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *wo
     if (c->dead[host]) return;
     const uint32_t id = echi_cost_new(c, &c->works);
     if (id == ECHI_NOTHING) return;
-    *work_at(c, id) = (struct echi_work_out){.work = *work, .unit = work->first, .ns = work->seconds * 1e9 / c->hosts->host[host].speed,
-                                             .next = ECHI_NOTHING};
+    const double wake = l->running == ECHI_NOTHING ? ECHI_COST_WAKE * c->link[host].ns_per_message : 0;
+    *work_at(c, id) = (struct echi_work_out){.work = *work, .unit = work->first, .next = ECHI_NOTHING,
+                                             .ns = work->seconds * 1e9 / c->hosts->host[host].speed + wake};
     uint32_t *link = &l->first;
     while (*link != ECHI_NOTHING) link = &work_at(c, *link)->next;
     *link = id;

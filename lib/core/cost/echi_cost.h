@@ -10,7 +10,8 @@
  *     the message travels for the delays of both ends; then it takes its time on the receiver's way in, one message after the other.
  *     A message is received while it is still being sent: alone between equal links it takes bytes / rate + delay;
  *   - what messages cost its processor: its thread stands still for so long if it computes, and they come in one after the other.
- *     Messages of priority 0 wait there for 256 KiB of others at most, as a switch holds no more.
+ *     Messages of priority 0 wait there for 256 KiB of others at most, as a switch holds no more;
+ *   - what it takes to *wake* the compute thread for a work that finds it idle, and, when that is done, the one that asked for it.
  * Left out: that live nodes' chunks are smaller on links below 262 Mb/s; what else the switch between the links does, acknowledgements,
  * windows and slow starts, fairness on the way in (it is first come, first served, where TCP shares), the bytes of what is sent again,
  * and that a sender's copies take their time before they leave.
@@ -57,6 +58,9 @@ bool echi_cost_failed(const struct echi_cost *cost);
 void echi_cost_timer(struct echi_cost *cost, int64_t at, int host, uint64_t cookie);
 
 /* ---- threads ---- */
+/* A wake of a thread and back takes so many times what a message does beside its bytes: what that costs says how slow system calls and idle
+ * processors are. Measured while the other of two processors had been idle for a millisecond. */
+#define ECHI_COST_WAKE 2
 /* How a work goes by: at until[i] of its time (rising, the last 1) unit i ends, and if mark[i] the caller is told (MARK; at the
  * last it is DONE whatever mark says). Shared by many works; the caller's, as long as they are under way. */
 struct echi_work_shape { int units; const double *until; const bool *mark; };

@@ -8,7 +8,7 @@
  * predict_local.c). Both have the head (predict_head.c).
  *
  * What the engine leaves out is neglected. So are frames and credits; what takes place beside the steps (first weights, evaluations,
- * checkpoints, losses); exchanges of batch-norms; what it takes to wake a thread for a task; cores that hosts share; under
+ * checkpoints, losses); exchanges of batch-norms; cores that hosts share; under
  * `--deterministic` that gradients are there with a step's last reduction block only, and what integers cost to add (their bytes count).
  * Of a codec's ratios a prediction takes those that a run comes to. Where a push has more parts than are affordable, neighbours of a shard
  * travel together. Where nothing is random whole plays may fall into step with themselves, well or badly, and stay so: the least jitter of

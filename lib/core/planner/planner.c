@@ -113,15 +113,31 @@ static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, in
     return chosen;
 }
 
+/* Seconds of a step of n samples at the head: their forward and backward, the update of its layers, which are most of the model, and of its
+ * rows and their gradients the bytes and messages. Nobody has measured an update: it takes what all of an exchange does. */
+static double seconds_at_head(const struct echi_plan_request *w, const struct echi_times *head, uint32_t n) {
+    const double model = (double)w->load.trunk + w->load.head, rows = (double)n * ((double)w->load.row + w->load.row_grad);
+    const double bytes = head->add > 0 && model > 0 ? (head->exchange - head->add) * rows / model : 0;
+    return echi_times_head(head, n) + (head->update > 0 ? head->update : head->exchange) + bytes + head->messages;
+}
+
+/* Seconds in which the head's link carries the rows of n samples and, the other way, their gradients; 0: not known, or without a bound. */
+static double rows_on_link(const struct echi_plan_request *w, const struct echi_times *head, uint32_t n) {
+    const double in = head->link.in.rate > 0 ? w->load.row / head->link.in.rate : 0;
+    const double out = head->link.out.rate > 0 ? w->load.row_grad / head->link.out.rate : 0;
+    return n * (in > out ? in : out);
+}
+
 /* Seconds of a worker's step of n samples on the head's node, once all workers' rows have been through the head there.
- * Rates r_i = 1 / t_i of the others, in steps a second, and head cost c per step: r_h t_h = 1 - (sum r_i + r_h) c. In c are
- * the rows, the head's update of its layers (most of the model, so about what an exchange costs), and the messages.
- * Negative when the head leaves too little. */
+ * Rates r_i = 1 / t_i of the others, in steps a second, no more than the head's link carries, and head cost c per step:
+ * r_h t_h = 1 - (sum r_i + r_h) c. Negative when the head leaves too little. */
 static double seconds_beside_head(const struct echi_plan_request *w, const struct echi_times *times, int head, uint32_t n) {
-    double cost = echi_times_head(&times[head], n) + times[head].exchange + times[head].messages;
+    double cost = seconds_at_head(w, &times[head], n);
     double own = echi_times_trunk(&times[head], n), others = 0;
     for (int r = 0; r < w->world; r++)
         if (r != head && !w->absent[r]) others += 1 / (echi_times_trunk(&times[r], n) + times[r].messages);
+    const double link = rows_on_link(w, &times[head], n);
+    if (link > 0 && others > 1 / link) others = 1 / link;
     double rate = (1 - others * cost) / (own + cost);
     return rate * own < LEAST_LEFT ? -1 : 1 / rate;
 }
@@ -309,10 +325,10 @@ static void steps_by_speed(const struct echi_plan_request *w, const struct echi_
 }
 
 /* Two steps in flight hide what a worker waits for, but steps are shorter: worth it where a step of a round's samples
- * is longer away, at the head and in messages, than it is computed here. */
-static int flights_beside_head(const struct echi_times *fast, uint32_t n) {
-    const double away = echi_times_head(fast, n) + 3 * fast->exchange + fast->messages;
-    return away > echi_times_trunk(fast, n) ? ECHI_FLIGHTS : 1;
+ * is longer away, at the head and in messages, than it is computed here. Not for a slow link's sake: what is gained there costs twice the
+ * staleness. */
+static int flights_beside_head(const struct echi_plan_request *w, const struct echi_times *fast, uint32_t n) {
+    return seconds_at_head(w, fast, n) > echi_times_trunk(fast, n) ? ECHI_FLIGHTS : 1;
 }
 
 uint32_t echi_plan_request_round(const struct echi_plan_request *w) {
@@ -357,7 +373,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     const int fast = home_of(w, times, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint16_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
-    plan->flights = async && plan->separated ? (uint8_t)flights_beside_head(&times[fast], plan->round) : 1;
+    plan->flights = async && plan->separated ? (uint8_t)flights_beside_head(w, &times[fast], plan->round) : 1;
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;

@@ -51,6 +51,7 @@ struct echi_links {
     uint32_t sent, gots;                  /* DATA; GOT that came */
     uint32_t said_gots, came; int64_t at[ECHI_LINKS_FRAMES];   /* DATA; when */
     struct echi_link link;                /* of this node, so far */
+    uint64_t moved;                       /* bytes of DATA that have come, and that were sent */
 };
 
 /* Of ones that are zeroed but for `pairs` and `wall`, and may have heard before. measures false: there is no link, or another word on it:

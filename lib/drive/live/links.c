@@ -116,6 +116,7 @@ static bool hear_partner(struct echi_links *l, enum step step, struct echi_reade
     case DATA:
         if (l->came == ECHI_LINKS_FRAMES || l->came_last) return false;
         l->at[l->came++] = now;
+        l->moved += ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD;
         return true;
     case GOT:
         if (A_GOT * (l->gots + 1) > l->sent) return false;
@@ -210,6 +211,7 @@ static bool next_here(struct echi_links *l, int64_t now, int queued, uint8_t *bo
     if (l->stop || l->sent == ECHI_LINKS_FRAMES) return say(&l->said_last, LAST, body, out_len);
     if (queued >= QUEUED_MOST || l->sent >= AHEAD + 2 * A_GOT * l->gots) return false;
     l->sent++;
+    l->moved += ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD;
     memset(body, 0, ECHI_LINKS_BYTES);
     return say_step(DATA, body, out_len);
 }
