@@ -4,6 +4,7 @@
  * make check only: 11 s of processor time. */
 #include "echelon.h"
 #include "echi_times.h"
+#include "sanitized.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,20 +23,12 @@
 
 #include <cmocka.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 /* ------------------------------------------------------------- counting */
 
 static atomic_ulong allocations;         /* since the program began */
 static void *_Atomic latest;             /* who asked for the latest */
 
-#ifndef SANITIZED                        /* a sanitizer has a malloc of its own already */
+#if !SANITIZED                           /* a sanitizer has a malloc of its own already */
 
 static struct { void *(*malloc)(size_t), *(*calloc)(size_t, size_t), *(*realloc)(void *, size_t), (*free)(void *);
                 int (*posix_memalign)(void **, size_t, size_t); void *(*aligned_alloc)(size_t, size_t);
@@ -173,7 +166,7 @@ static bool train(struct ech_config *config, const char *what) {
     if (status != ECH_OK) fprintf(stderr, "%s, rank %d: %s\n", what, config->rank, err.text);
     /* A window that was never open, or a malloc that is not ours, would prove nothing. Under a sanitizer it is not ours:
      * the runs are then only what the sanitizer watches. */
-#ifdef SANITIZED
+#if SANITIZED
     const bool counted = true;
 #else
     const bool counted = window.at_open > 20;
@@ -212,7 +205,7 @@ static void defaults(struct ech_config *config, const char *sync) {
     set(config, "record", record_folder);   /* so is recording */
     set(config, "sync", sync);
     set(config, "batch", "32");
-#ifdef SANITIZED
+#if SANITIZED
     set(config, "epochs", "3");
 #else
     set(config, "epochs", "8");

@@ -28,6 +28,7 @@
 #include "echi_run.h"
 #include "echi_sha256.h"
 #include "part.h"
+#include "sanitized.h"
 
 #define WORLD_MAX 7
 #define DEVICES_MOST 8
@@ -479,7 +480,7 @@ static void test_summed_gradients_from_the_same_weights(void **state) {
 /* One job over everything that is here: the CPU, and whatever OpenCL and CUDA have. Their products sum in other orders. */
 static void test_summed_gradients_of_unlike_devices(void **state) {
     (void)state;
-#ifdef __SANITIZE_THREAD__
+#if THREADS_WATCHED
     skip();   /* what drivers do on threads of their own is not watched */
 #endif
     struct echi_device_info info;

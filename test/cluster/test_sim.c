@@ -7,6 +7,7 @@
 #include "echi_random.h"
 #include "echi_sim.h"
 #include "part.h"
+#include "sanitized.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -1066,14 +1067,6 @@ static void stops_in_order(void **state) {
     assert_non_null(strstr(a.err.text, "stopped after"));
 }
 
-#if defined(__SANITIZE_THREAD__)
-#define THREADS_ARE_WATCHED
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREADS_ARE_WATCHED
-#endif
-#endif
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_node_is_a_live_one),
@@ -1104,7 +1097,7 @@ int main(void) {
         cmocka_unit_test(refusals),
         cmocka_unit_test(stops_in_order),
     };
-#ifdef THREADS_ARE_WATCHED
+#if THREADS_WATCHED
     cmocka_set_test_filter("*live*");   /* a simulation is one thread */
 #endif
     return cmocka_run_group_tests_name("simulated clusters", tests, open_problem, close_problem);

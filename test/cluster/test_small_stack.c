@@ -15,22 +15,14 @@
 #include <unistd.h>
 
 #include "echelon.h"
+#include "sanitized.h"
 
 #define STACK ((size_t)128 * 1024)
 #define GUARD ((size_t)1 << 20)
 enum { WORLD = 3, SIDE = 12, CLASSES = 4, TRAIN = 192, TEST = 16, PARAMS = 40 };
 
 /* What sanitizers put on a stack is not the library's. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZERS 16
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZERS 16
-#endif
-#endif
-#ifndef SANITIZERS
-#define SANITIZERS 1
-#endif
+#define SANITIZERS (SANITIZED ? 16 : 1)
 
 struct node {
     struct ech_config config;

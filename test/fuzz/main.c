@@ -9,6 +9,7 @@
  *   test_fuzz --only NAME FILE...                    just these inputs, in this process: for a debugger */
 #include "fuzz.h"
 #include "part.h"
+#include "sanitized.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -24,11 +25,6 @@
 #include <unistd.h>
 
 enum { SHORT_RUNS = 20000, LARGE_HEAP = 1 << 20, POOL_MAX = 20000, STUCK_SECONDS = 60 /* of processor time */ };
-#ifdef __SANITIZE_ADDRESS__
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 static struct {
     const char *only, *keep, *merge, *corpus;
@@ -158,7 +154,7 @@ static void fuzz(const struct fuzz_driver *d) {
     if (!n_pool) add((const uint8_t *)"", 0, EITHER, true);
     const double end = cpu_seconds() + options.seconds;
     /* A sanitizer is what this is for, but it hands out memory by the megabyte slowly. */
-    const uint32_t runs = (d->runs ? d->runs : SHORT_RUNS) / (!SANITIZED || d->heap > LARGE_HEAP ? test_part() : 1);
+    const uint32_t runs = (d->runs ? d->runs : SHORT_RUNS) / (!ADDRESSES_WATCHED || d->heap > LARGE_HEAP ? test_part() : 1);
     for (uint32_t i = 0; options.shortly ? i < runs : i % 64 != 0 || cpu_seconds() < end; i++) {
         struct echi_random r;
         echi_random_init(&r, options.seed, ECHI_STREAM_TEST, i);

@@ -12,6 +12,7 @@
 #include "cpu/echi_cpu_stack.h"
 #include "echi_stack_impl.h"
 #include "problem.h"
+#include "sanitized.h"
 
 /* Those that are not tried at every level are tried at the best. */
 static struct problem_candidate candidates[] = {
@@ -169,11 +170,7 @@ static void check_problem(const struct problem *p, int max_n, struct echi_random
     free(labels);
 }
 
-#ifdef __SANITIZE_THREAD__
-enum { SEEDS = 6, LENET_BATCHES = 2 };
-#else
-enum { SEEDS = 60, LENET_BATCHES = 4 };
-#endif
+enum { SEEDS = THREADS_WATCHED ? 6 : 60, LENET_BATCHES = THREADS_WATCHED ? 2 : 4 };
 
 static void random_layer(struct problem *p, struct echi_random *r) {
     switch (echi_random_below(r, 11)) {

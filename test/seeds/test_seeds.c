@@ -4,19 +4,10 @@
  *   SEED=n test_seeds           that one, and every event of it
  * The first run that breaks an invariant ends the program with its seed, the rates and the last events. Else counts are printed,
  * one a line, which seeds.sh sums up. */
+#include "sanitized.h"
 #include "unit/sched_runs.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { RUNS = 2000 };
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { RUNS = 2000 };
-#else
-enum { RUNS = 100000 };
-#endif
-#else
-enum { RUNS = 100000 };
-#endif
+enum { RUNS = SANITIZED ? 2000 : 100000 };
 
 static struct counts counts;
 

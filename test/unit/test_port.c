@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * port/ on this machine: clock, threads, memory, files, libraries, processor. */
 #include "echi_os.h"
+#include "sanitized.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,14 +24,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
@@ -219,7 +212,7 @@ static size_t resident(void) {
 /* malloc would keep the second of these, since the first is freed before it. */
 static void large_blocks_go_back_to_the_system(void **state) {
     (void)state;
-#ifdef SANITIZED
+#if SANITIZED
     skip();
 #endif
     const size_t before = resident(), most = (size_t)1 << 20;
@@ -236,7 +229,7 @@ static void large_blocks_go_back_to_the_system(void **state) {
 /* Small blocks of 1 to 3 times 64 bytes go over some twenty beginnings of large pages, and none lies on one. */
 static void small_blocks_are_told_from_large_ones(void **state) {
     (void)state;
-#ifdef SANITIZED
+#if SANITIZED
     skip();   /* all are malloc's */
 #endif
     enum { BLOCKS = 1 << 18 };
