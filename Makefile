@@ -302,7 +302,7 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 $(TESTS) $(ON_CARD): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) $(if $(CMOCKA),,-lcmocka) $(LIBS)
-# A card that is slow moves its clock on.
+# A GPU that is slow moves its clock on.
 $(B)/test/ops/test_device: private LDFLAGS += -Wl,--wrap=echi_now,--wrap=echi_sleep_until
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open

@@ -23,7 +23,7 @@ static struct echi_backend changed;      /* the same, but for what a test change
 static const char *swapped[2];           /* kernels that stand in for each other */
 static struct fake_cuda *fake;           /* NULL: CUDA is the machine's */
 
-/* The clock of this program, by which a card can be slow without a wait: how busy the machine is does not decide which device is faster. */
+/* The clock of this program, by which a GPU can be slow without a wait: how busy the machine is does not decide which device is faster. */
 int64_t __real_echi_now(void), __wrap_echi_now(void);
 void __real_echi_sleep_until(int64_t), __wrap_echi_sleep_until(int64_t);
 static int64_t late(void) { return fake != NULL ? fake->late : 0; }
@@ -424,7 +424,7 @@ static void test_what_is_refused(void **state) {
     assert_non_null(strstr(echi_stack_kernel(stack, 0), base->name));
     echi_stack_destroy(stack);
     echi_device_close(device);
-    /* A GPU, or the processor by its own kernels: rather than by OpenCL, and than a card that is slow. */
+    /* A GPU, or the processor by its own kernels: rather than by OpenCL, and than a GPU that is slow. */
     if (fake != NULL) fake->pause = 5;
     assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_OK);
     assert_true(echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "cpu") == 0);

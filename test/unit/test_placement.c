@@ -53,9 +53,10 @@ static int close_all(void **state) {
     return 0;
 }
 
-/* Host `thin` computes `faster` times as fast as the others, which make so many images/s. Steps vary, as little as anywhere: without
- * that the workers around a head fall into step with themselves, well or badly, by chance. */
+/* Steps vary, as little as anywhere: without that the workers around a head fall into step with themselves, well or badly, by chance. */
 #define JITTER 0.02
+
+/* Host `thin` computes `faster` times as fast as the others, which make so many images/s. */
 struct cluster { bool large; const char *sync; int images, thin; double faster; int thin_mbits, mbits; };
 
 static void set(struct ech_config *c, const char *name, const char *value) {

@@ -114,7 +114,7 @@ static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, in
 }
 
 /* Seconds of a step of n samples at the head: their forward and backward, the update of its layers, which are most of the model, and of its
- * rows and their gradients the bytes and messages. Nobody has measured an update: it takes what all of an exchange does. */
+ * rows and their gradients the bytes and messages. Where nobody has measured an update it takes as long as an exchange. */
 static double seconds_at_head(const struct echi_plan_request *w, const struct echi_times *head, uint32_t n) {
     const double model = (double)w->load.trunk + w->load.head, rows = (double)n * ((double)w->load.row + w->load.row_grad);
     const double bytes = head->add > 0 && model > 0 ? (head->exchange - head->add) * rows / model : 0;

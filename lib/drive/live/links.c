@@ -10,6 +10,7 @@
 #define QUEUED_MOST 64                /* messages in our own queue */
 #define A_GOT 8u                      /* DATA for each GOT */
 #define AHEAD 16u
+#define DATA_ON_WIRE (ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD)   /* bytes */
 
 enum step { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, PING, PONG, STEPS };
 /* Bytes of each. */
@@ -69,7 +70,7 @@ void echi_links_lost(struct echi_links *l, int peer) {
 static double rate_from(const struct echi_links *l, uint32_t first) {
     const uint32_t last = l->came - 1;
     const int64_t ns = l->at[last] - l->at[first];
-    return ns > 0 ? (double)(last - first) * (ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD) * 1e9 / (double)ns : 0;
+    return ns > 0 ? (double)(last - first) * DATA_ON_WIRE * 1e9 / (double)ns : 0;
 }
 
 /* Of the last half. A receiver with a share of a processor may have stood still before that, and found the rest waiting: then it is less
@@ -116,7 +117,7 @@ static bool hear_partner(struct echi_links *l, enum step step, struct echi_reade
     case DATA:
         if (l->came == ECHI_LINKS_FRAMES || l->came_last) return false;
         l->at[l->came++] = now;
-        l->moved += ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD;
+        l->moved += DATA_ON_WIRE;
         return true;
     case GOT:
         if (A_GOT * (l->gots + 1) > l->sent) return false;
@@ -211,7 +212,7 @@ static bool next_here(struct echi_links *l, int64_t now, int queued, uint8_t *bo
     if (l->stop || l->sent == ECHI_LINKS_FRAMES) return say(&l->said_last, LAST, body, out_len);
     if (queued >= QUEUED_MOST || l->sent >= AHEAD + 2 * A_GOT * l->gots) return false;
     l->sent++;
-    l->moved += ECHI_LINKS_BYTES + ECHI_LINKS_OVERHEAD;
+    l->moved += DATA_ON_WIRE;
     memset(body, 0, ECHI_LINKS_BYTES);
     return say_step(DATA, body, out_len);
 }

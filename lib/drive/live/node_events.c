@@ -32,7 +32,7 @@ void echi_node_failed(struct echi_node *n, ech_status status, const char *text) 
 static void measure_here(void *self) {
     struct echi_node *n = self;
     struct echi_device *device = echi_exec_device(n->exec);
-    struct echi_cost_io io;
+    struct echi_cost_io io = {0};
     n->measure_status = echi_node_io(n->c->config, n->job, &io, &n->measure_error);
     if (n->link_byte > io.byte) io.byte = n->link_byte;
     if (n->measure_status == ECH_OK)
