@@ -5,6 +5,7 @@
  * they are multiplied, and from then on nothing asks which precision it is, but the instruction. */
 #ifndef ECHI_GPU_PACKED_H
 #define ECHI_GPU_PACKED_H
+#include "echi_gpu_window.h"
 #define ECHI_PACKED_ROWS 128   /* of a tile */
 #define ECHI_PACKED_WORDS 32   /* of a row of a tile: 128 bytes, all banks of shared memory */
 
@@ -18,6 +19,7 @@ struct echi_pack {
     int word_inner, word_outer, word_step;
     int along, part_step, bound;
     int stride;                /* words between rows of the result, which are 0 from `words` on; 0: in tiles, which are 0 beyond both */
+    struct echi_divisor by_row_inner, by_word_inner, by_across;   /* across: blocks side by side, of 32 words of the result */
 };
 
 /* Where the words of an image lie that a convolution multiplies: those that its kernel covers. A *place* is (sample, row, column) of the
@@ -29,6 +31,7 @@ struct echi_gather {
     int kernel_h, kernel_w, sign;
     int divide_h, divide_w;
     int in_h, in_w, in_step;          /* of the image; words from one column to the next */
+    struct echi_divisor by_places, by_places_w, by_kernel, by_kernel_w, by_divide_h, by_divide_w, by_in_step;   /* h times w of the two */
 };
 
 /* Where sum (row, col) goes: to[col / inner * outer + col % inner + row * row_step]; and the bias it has: none, its row's, its column's. */

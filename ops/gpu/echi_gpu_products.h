@@ -58,6 +58,12 @@ struct echi_product_plan {
     int shared;                         /* bytes of shared memory that the launch gives a block */
     char why[200];                      /* not a faster text; "" when there is none */
 };
+/* Which text has the kernels that pack for one: products_sm90.cu has none, as its words are those of products_sm80.cu. */
+static inline enum echi_product_text echi_product_packs(enum echi_product_text text) {
+    return text == ECHI_PRODUCT_SM90 ? ECHI_PRODUCT_SM80 : text;
+}
+/* To divide numbers below 2^31 by d >= 1. */
+struct echi_divisor echi_divisor_of(int d);
 /* Sizes are positive, and no operand or result has more than INT32_MAX numbers (gpu_stack.c sees to both). */
 void echi_product_choose(const struct echi_product *product, const struct echi_product_card *card, struct echi_product_plan *out);
 #endif

@@ -16,6 +16,7 @@
     X(fc_forward) X(fc_backward_weight) X(fc_backward_input) X(conv_forward) X(conv_backward_weight) X(conv_backward_input)           \
     X(sum_parts) X(relu_forward) X(relu_backward) X(tanh_forward) X(tanh_backward) X(add) X(add_relu) X(multiply)                     \
     X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward) X(avg_pool_backward) X(sum_channels) X(norm_statistics)              \
+    X(norm_join_statistics) X(norm_sums_backward)                                                                                     \
     X(norm_forward) X(norm_backward_params) X(norm_backward_input) X(softmax_loss)
 enum echi_gpu_kernel {
 #define ECHI_GPU_ENUM(name) K_##name,
@@ -133,6 +134,10 @@ struct echi_window echi_gpu_window_of(const struct echi_layer *l, int n);
 /* Plans the products of all such layers for n samples a step. While the stack counts what it takes, g->room becomes as large as they need;
  * later they keep within it. ECH_E_ARGUMENT where a text has no kernel of a name that was chosen. */
 ech_status echi_gpu_plan_products(struct echi_gpu_stack *g, int n, struct ech_error *err);
+/* How many groups share a sum over each channel of what the layer takes, or gives where that is not the same, with n samples; none is
+ * without. They have ECHI_GPU_OF_CHANNEL numbers of g->parts a channel each. */
+#define ECHI_GPU_OF_CHANNEL 2
+size_t echi_gpu_groups_of_channel(const struct echi_gpu_stack *g, const struct echi_layer *l, size_t n);
 /* y = layer(x), through the ReLU behind it where `relu`. */
 void echi_gpu_product_forward(struct echi_gpu_stack *g, int layer, bool relu, struct echi_buffer *x, struct echi_buffer *y);
 void echi_gpu_product_backward_params(struct echi_gpu_stack *g, int layer, struct echi_buffer *x, struct echi_buffer *dy);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A layer as its kernels see it. Host and kernels include this text: ints only, so both lay it out alike. */
+#ifndef ECHI_GPU_WINDOW_H
+#define ECHI_GPU_WINDOW_H
 /* Division of 0 .. 2^31 - 1 by a number that is known beforehand: i / d = (i * multiply) >> shift in 64 bits (Granlund and Montgomery,
  * "Division by invariant integers using multiplication", PLDI 1994, section 4). Processors have no vectors that divide, and GPUs take
  * dozens of instructions. */
@@ -13,3 +15,4 @@ struct echi_window {
     struct echi_divisor by_in_c, by_in_map, by_in_w, by_out_map, by_out_w;   /* map: h times w */
     struct echi_divisor by_area, by_kernel_w, by_stride_h, by_stride_w;      /* area: kernel_h times kernel_w */
 };
+#endif

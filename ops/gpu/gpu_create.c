@@ -87,6 +87,11 @@ static ech_status check_memory(struct echi_gpu_stack *g, size_t max_n, struct ec
     g->counting = true;
     g->room.parts = 1;
     ECHI_TRY(echi_gpu_plan_products(g, (int)max_n, err));
+    for (int i = 0; i < g->count; i++) {
+        const struct echi_layer *l = &g->layers[i];
+        if (l->bias || l->op == ECHI_OP_BATCH_NORM)
+            raise_to(&g->room.parts, ECHI_GPU_OF_CHANNEL * (size_t)l->out.c * echi_gpu_groups_of_channel(g, l, max_n));
+    }
     ECHI_TRY(make_buffers(g, max_n, err));
     g->counting = false;
     const size_t left = echi_device_memory_free(g->device), there = left > 0 ? left : info->memory;

@@ -6,13 +6,6 @@
 
 /* --- sizes --- */
 
-/* Of numbers below 2^31. */
-static struct echi_divisor divisor(int d) {
-    unsigned shift = 31;
-    while (((uint64_t)1 << (shift - 31)) < (uint64_t)d) shift++;
-    return (struct echi_divisor){(unsigned)((((uint64_t)1 << shift) + (uint64_t)d - 1) / (uint64_t)d), shift};
-}
-
 struct echi_window echi_gpu_window_of(const struct echi_layer *l, int n) {
     const bool moves = l->stride_h > 0;   /* it has a window */
     struct echi_window w = {.n = n, .in_c = l->in.c, .in_h = l->in.h, .in_w = l->in.w, .out_c = l->out.c, .out_h = l->out.h,
@@ -20,11 +13,11 @@ struct echi_window echi_gpu_window_of(const struct echi_layer *l, int n) {
                             .stride_w = l->stride_w, .pad_h = l->pad_h, .pad_w = l->pad_w};
     w.far_h = l->in.h + l->pad_h + l->kernel_h + l->out.h;
     w.far_w = l->in.w + l->pad_w + l->kernel_w + l->out.w;
-    w.by_in_c = divisor(l->in.c), w.by_in_map = divisor(l->in.h * l->in.w), w.by_in_w = divisor(l->in.w);
-    w.by_out_map = divisor(l->out.h * l->out.w), w.by_out_w = divisor(l->out.w);
+    w.by_in_c = echi_divisor_of(l->in.c), w.by_in_map = echi_divisor_of(l->in.h * l->in.w), w.by_in_w = echi_divisor_of(l->in.w);
+    w.by_out_map = echi_divisor_of(l->out.h * l->out.w), w.by_out_w = echi_divisor_of(l->out.w);
     if (!moves) return w;
-    w.by_area = divisor(l->kernel_h * l->kernel_w), w.by_kernel_w = divisor(l->kernel_w);
-    w.by_stride_h = divisor(l->stride_h), w.by_stride_w = divisor(l->stride_w);
+    w.by_area = echi_divisor_of(l->kernel_h * l->kernel_w), w.by_kernel_w = echi_divisor_of(l->kernel_w);
+    w.by_stride_h = echi_divisor_of(l->stride_h), w.by_stride_w = echi_divisor_of(l->stride_w);
     return w;
 }
 
@@ -37,6 +30,15 @@ static size_t weight_parts(const struct echi_gpu_stack *g, const struct echi_lay
     const size_t wanted = echi_gpu_blocks(4 * (size_t)echi_device_describe(g->device)->compute_units, tiles);
     const size_t most = echi_gpu_blocks(depth, PART_LEAST);
     return wanted < most ? wanted : most;
+}
+
+/* As many as give every unit several, unless their shares would be small; of the output, whose channels and places batch-norm leaves. */
+#define SHARE_LEAST 2048
+size_t echi_gpu_groups_of_channel(const struct echi_gpu_stack *g, const struct echi_layer *l, size_t n) {
+    const size_t count = n * echi_gpu_map(l->out);
+    const size_t wanted = echi_gpu_blocks(4 * (size_t)echi_device_describe(g->device)->compute_units, (size_t)l->out.c);
+    const size_t most = echi_gpu_blocks(count, SHARE_LEAST), groups = wanted < most ? wanted : most;
+    return echi_gpu_blocks(count, echi_gpu_blocks(count, groups));
 }
 
 /* --- by a card's own text --- */
@@ -57,8 +59,7 @@ static struct echi_product product_of(const struct echi_gpu_stack *g, const stru
 }
 
 static ech_status open_product(const struct echi_gpu_stack *g, struct echi_gpu_product *p, struct ech_error *err) {
-    /* products_sm90.cu has no kernels that pack: its words are those of products_sm80.cu. */
-    struct echi_program *packs = g->text[p->plan.text == ECHI_PRODUCT_SM90 ? ECHI_PRODUCT_SM80 : p->plan.text];
+    struct echi_program *packs = g->text[echi_product_packs(p->plan.text)];
     ECHI_TRY(echi_program_kernel(packs, p->plan.a.kernel, &p->pack_a, err));
     ECHI_TRY(echi_program_kernel(packs, p->plan.b.kernel, &p->pack_b, err));
     return echi_program_kernel(g->text[p->plan.text], p->plan.kernel, &p->multiply, err);
@@ -184,9 +185,11 @@ void echi_gpu_product_backward_params(struct echi_gpu_stack *g, int layer, struc
     const size_t places = echi_gpu_map(l->out);
     if (!multiply(g, &own->product[ECHI_GPU_BACKWARD_WEIGHT], dy, x, own->weight, own->dweight))
         (l->op == ECHI_OP_CONV2D ? conv_backward_weight : fc_backward_weight)(g, l, own, x, dy);
-    if (l->bias)
-        LAUNCH(g, K_sum_channels, (size_t)l->out.c, 1, 1, BUFFER(dy), BUFFER(own->dbias), INT(l->out.c), INT(places),
-               INT((size_t)g->n * places));
+    if (!l->bias) return;
+    const size_t groups = echi_gpu_groups_of_channel(g, l, (size_t)g->n), count = (size_t)g->n * places;
+    LAUNCH(g, K_sum_channels, (size_t)l->out.c, groups, 1, BUFFER(dy), BUFFER(groups > 1 ? g->parts : own->dbias), INT(l->out.c),
+           INT(places), INT(count), INT(echi_gpu_blocks(count, groups)));
+    if (groups > 1) sum_parts(g, own->dbias, (size_t)l->out.c, groups);
 }
 
 bool echi_gpu_product_backward_input(struct echi_gpu_stack *g, int layer, const struct echi_gpu_border *from, struct echi_buffer *dy,

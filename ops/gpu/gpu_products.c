@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { TILE_ROWS = 128, TILE_COLS = 128, STAGES_A_PART = 8, ROW_BYTES = ECHI_PACKED_WORDS * 4 };
-enum { SM90_STAGES = 4, SM90_MULTIPLY = 256, SM90_COPY_TILES = 32, SM90_COPY_IMAGE = 128 };   /* product_sm90.cuh; of its threads */
+enum { SM90_STAGES = 4, SM90_MULTIPLY = 256, SM90_COPY_TILES = 32, SM90_COPY_IMAGE = 256 };   /* product_sm90.cuh; of its threads */
 enum { STATIC_MOST = 2048 };   /* bytes of shared memory that kernels have themselves: places of an image */
 enum { STAGES = 2 };           /* product_packed.cuh, and its threads: */
 static const struct { const char *name; int per_word, items; } precisions[] = {
@@ -20,6 +20,12 @@ static int taps(const struct echi_window *w) { return w->kernel_h * w->kernel_w;
 
 /* Words of `channels` at one place of an image, whose pieces of 16 bytes are copied at once. */
 static int words_of(int channels, int per) { return (int)blocks(channels, 4 * per) * 4; }
+
+struct echi_divisor echi_divisor_of(int d) {
+    unsigned shift = 31;
+    while (((uint64_t)1 << (shift - 31)) < (uint64_t)d) shift++;
+    return (struct echi_divisor){(unsigned)((((uint64_t)1 << shift) + (uint64_t)d - 1) / (uint64_t)d), shift};
+}
 
 /* --- what is packed how. Each of these is a matrix of words, rows by k, as echi_gpu_packed.h writes it --- */
 
@@ -61,11 +67,13 @@ static struct echi_pack pack_x(const struct echi_window *w, int per) {
 
 /* Its launch and its size; false when it is more than kernels can count. */
 static bool finish_pack(struct echi_product_pack *pack, const char *precision) {
-    const struct echi_pack *p = &pack->how;
+    struct echi_pack *p = &pack->how;
     const int64_t across = blocks(p->stride > 0 ? p->stride : p->words, ECHI_PACKED_WORDS);
     const int64_t down = p->stride > 0 ? blocks(p->rows, 32) : blocks(p->rows, ECHI_PACKED_ROWS) * (ECHI_PACKED_ROWS / 32);
     const int64_t words = p->stride > 0 ? (int64_t)p->rows * p->stride : across * down * 32 * ECHI_PACKED_WORDS;
     snprintf(pack->kernel, sizeof pack->kernel, "pack_%s", precision);
+    p->by_row_inner = echi_divisor_of(p->row_inner), p->by_word_inner = echi_divisor_of(p->word_inner);
+    p->by_across = echi_divisor_of((int)across);
     pack->groups = (int)(across * down);
     pack->words = (size_t)words;
     return words <= INT32_MAX;
@@ -81,14 +89,20 @@ static const char *plan_matrix(const struct echi_product *p, struct echi_product
     return "product";
 }
 
+/* Where a kernel lies on x, forward and to its gradient. */
+static struct echi_gather gather_forward(const struct echi_window *w, int sample_step, int in_step) {
+    return (struct echi_gather){.places_h = w->out_h, .places_w = w->out_w, .sample_step = sample_step, .mul_h = w->stride_h,
+                                .mul_w = w->stride_w, .add_h = -w->pad_h, .add_w = -w->pad_w, .sign = 1, .divide_h = 1, .divide_w = 1,
+                                .in_h = w->in_h, .in_w = w->in_w, .in_step = in_step};
+}
+
 static const char *plan_forward(const struct echi_product *p, struct echi_product_plan *out, int per) {
     const struct echi_window *w = &p->window;
     const int step = words_of(w->in_c, per);
     out->rows = w->out_c, out->cols = w->n * map_of_out(w);
     out->a.how = pack_kernels(w->out_c, w->in_c, taps(w), w->in_c * taps(w), taps(w), per);
     out->b.how = pack_image(w->n, w->in_c, map_of_in(w), per);
-    out->gather = (struct echi_gather){w->out_h, w->out_w, map_of_in(w) * step, w->stride_h, w->stride_w, -w->pad_h, -w->pad_w,
-                                       w->kernel_h, w->kernel_w, 1, 1, 1, w->in_h, w->in_w, step};
+    out->gather = gather_forward(w, map_of_in(w) * step, step);
     out->put = (struct echi_put){map_of_out(w), w->out_c * map_of_out(w), map_of_out(w), p->bias ? ECHI_PUT_BIAS_OF_ROW : ECHI_PUT_PLAIN};
     return "conv";
 }
@@ -99,10 +113,19 @@ static const char *plan_backward_input(const struct echi_product *p, struct echi
     out->rows = w->in_c, out->cols = w->n * map_of_in(w);
     out->a.how = pack_kernels(w->in_c, w->out_c, taps(w), taps(w), w->in_c * taps(w), per);
     out->b.how = pack_image(w->n, w->out_c, map_of_out(w), per);
-    out->gather = (struct echi_gather){w->in_h, w->in_w, map_of_out(w) * step, 1, 1, w->pad_h, w->pad_w, w->kernel_h, w->kernel_w, -1,
-                                       w->stride_h, w->stride_w, w->out_h, w->out_w, step};
+    out->gather = (struct echi_gather){.places_h = w->in_h, .places_w = w->in_w, .sample_step = map_of_out(w) * step, .mul_h = 1,
+                                       .mul_w = 1, .add_h = w->pad_h, .add_w = w->pad_w, .sign = -1, .divide_h = w->stride_h, .divide_w = w->stride_w,
+                                       .in_h = w->out_h, .in_w = w->out_w, .in_step = step};
     out->put = (struct echi_put){map_of_in(w), w->in_c * map_of_in(w), map_of_in(w), ECHI_PUT_PLAIN};
     return "conv";
+}
+
+static void finish_gather(const struct echi_window *w, struct echi_gather *g) {
+    g->kernel_h = w->kernel_h, g->kernel_w = w->kernel_w;
+    g->by_places = echi_divisor_of(g->places_h * g->places_w), g->by_places_w = echi_divisor_of(g->places_w);
+    g->by_kernel = echi_divisor_of(g->kernel_h * g->kernel_w), g->by_kernel_w = echi_divisor_of(g->kernel_w);
+    g->by_divide_h = echi_divisor_of(g->divide_h), g->by_divide_w = echi_divisor_of(g->divide_w);
+    g->by_in_step = echi_divisor_of(g->in_step);
 }
 
 static const char *plan_backward_weight(const struct echi_product *p, struct echi_product_plan *out, int per) {
@@ -110,8 +133,7 @@ static const char *plan_backward_weight(const struct echi_product *p, struct ech
     out->rows = w->out_c, out->cols = w->in_c * taps(w);
     out->a.how = pack_dy(w, per);
     out->b.how = pack_x(w, per);
-    out->gather = (struct echi_gather){w->out_h, w->out_w, w->in_c * map_of_in(w), w->stride_h, w->stride_w, -w->pad_h, -w->pad_w,
-                                       w->kernel_h, w->kernel_w, 1, 1, 1, w->in_h, w->in_w, 1};
+    out->gather = gather_forward(w, w->in_c * map_of_in(w), 1);
     out->put = (struct echi_put){out->cols, 0, out->cols, ECHI_PUT_PLAIN};
     return "conv_weight";
 }
@@ -135,36 +157,63 @@ static void choose_text(const struct echi_product *p, const struct echi_product_
     else out->text = ECHI_PRODUCT_SM90;
 }
 
-struct tile { int rows, cols, items, shared; };   /* of sums; of a block: threads, and bytes of shared memory that the launch gives it */
-
-/* A tile, and what a block of the text needs for it. Large tiles ask less of memory for each sum; small ones fit small layers, and there
- * are more of them: the large are for where every multiprocessor has one. */
-static void choose_tile(const struct echi_product_plan *p, enum echi_product_op op, enum echi_product_precision precision, int units,
-                        struct tile *out) {
-    const int64_t down = blocks(p->rows, TILE_ROWS), across = blocks(p->cols, TILE_COLS);
+struct tile {
+    int rows, cols;       /* of sums */
+    int items, shared;    /* of a block: threads, and bytes of shared memory that the launch gives it */
+    double takes;         /* a stage of a block, in what one of 128 rows takes */
+    bool shares;          /* a multiprocessor hides a block's waits behind other blocks, which it has room for */
+};
+/* The tiles that a text has; small ones fit small layers, large ones ask less of shared memory for each sum. */
+static int tiles_of(const struct echi_product_plan *p, enum echi_product_op op, enum echi_product_precision precision, int units,
+                    struct tile out[2]) {
     if (p->text == ECHI_PRODUCT_SM90) {
-        const bool wide = op == ECHI_PRODUCT_MATRIX && down * blocks(p->cols, 2 * TILE_COLS) >= units;
-        *out = (struct tile){TILE_ROWS, wide ? 2 * TILE_COLS : TILE_COLS,
-                             SM90_MULTIPLY + (op == ECHI_PRODUCT_MATRIX ? SM90_COPY_TILES : SM90_COPY_IMAGE), 0};
-        out->shared = SM90_STAGES * ((out->rows + out->cols) * ROW_BYTES + 2 * 8) + 1024;   /* barriers, and up to where tiles may begin */
-    } else {
-        *out = (struct tile){p->rows <= 64 || down * across < units ? 64 : TILE_ROWS, TILE_COLS, precisions[precision].items, 0};
-        out->shared = STAGES * (out->rows + out->cols) * ROW_BYTES;
+        const bool wide = op == ECHI_PRODUCT_MATRIX && blocks(p->rows, TILE_ROWS) * blocks(p->cols, 2 * TILE_COLS) >= units;
+        out[0] = (struct tile){TILE_ROWS, wide ? 2 * TILE_COLS : TILE_COLS,
+                               SM90_MULTIPLY + (op == ECHI_PRODUCT_MATRIX ? SM90_COPY_TILES : SM90_COPY_IMAGE), 0, wide ? 2 : 1, false};
+        out[0].shared = SM90_STAGES * ((out->rows + out->cols) * ROW_BYTES + 2 * 8) + 1024;   /* barriers, up to where tiles may begin */
+        return 1;
     }
+    const int items = precisions[precision].items;
+    out[0] = (struct tile){TILE_ROWS / 2, TILE_COLS, items, STAGES * (TILE_ROWS / 2 + TILE_COLS) * ROW_BYTES, 0.6, true};
+    out[1] = (struct tile){TILE_ROWS, TILE_COLS, items, STAGES * (TILE_ROWS + TILE_COLS) * ROW_BYTES, 1, true};
+    return 2;
 }
 
-/* Sums are dealt to several blocks where there are too few tiles for every multiprocessor to have two, and they are long. */
-static void plan_launch(struct echi_product_plan *out, const struct tile *tile, int units, const struct echi_product_room *room) {
-    const int64_t tiles = blocks(out->rows, tile->rows) * blocks(out->cols, tile->cols), stages = blocks(out->words, ECHI_PACKED_WORDS);
-    const int64_t wanted = blocks(2 * units, tiles), most = blocks(stages, STAGES_A_PART);
-    int64_t parts = wanted < most ? wanted : most;
-    const int64_t fit = room != NULL ? (int64_t)room->parts / ((int64_t)out->rows * out->cols) : parts;
-    if (parts > fit) parts = fit > 1 ? fit : 1;   /* one needs no room: it is the result */
+/* What a product takes by a tile whose sums are dealt to so many blocks, in stages of a block of 128 rows: blocks come in rounds, one for
+ * each multiprocessor; each also begins, ends and puts its sums; parts of sums are written, read and added up. By profiles of an H100: a
+ * stage takes about 1 us on tensor cores and 3 us in floats; of memory, a multiprocessor's part moves 6,000 numbers a microsecond. */
+static double stages_taken(const struct echi_product_plan *p, const struct tile *tile, enum echi_product_precision precision, int units,
+                           int64_t parts) {
+    enum { BESIDE_STAGES = 4 };
+    const int64_t tiles = blocks(p->rows, tile->rows) * blocks(p->cols, tile->cols), rounds = blocks(tiles * parts, units);
+    const int64_t slice = blocks(blocks(p->words, ECHI_PACKED_WORDS), parts);
+    const double alone = tile->shares && rounds == 1 ? 1.3 : 1, numbers_a_stage = precision == ECHI_PRODUCT_FLOAT ? 18000 : 6000;
+    const double moved = parts > 1 ? (double)(parts + 1) * p->rows * p->cols : 0;
+    return (double)(rounds * (slice + BESIDE_STAGES)) * tile->takes * alone + moved / (numbers_a_stage * units);
+}
+
+/* The tile, and how many blocks share a sum, that take the least time; parts have to fit the room there is, one needs none: it is the
+ * result. */
+static void plan_launch(const struct echi_product *product, int units, struct echi_product_plan *out, struct tile *best) {
+    const int64_t stages = blocks(out->words, ECHI_PACKED_WORDS), sums = (int64_t)out->rows * out->cols;
+    struct tile tiles[2];
+    int64_t parts = 0;
+    double least = 0;
+    for (int t = 0, count = tiles_of(out, product->op, product->precision, units, tiles); t < count; t++) {
+        const int64_t filling = blocks(4 * units, blocks(out->rows, tiles[t].rows) * blocks(out->cols, tiles[t].cols));
+        int64_t most = blocks(stages, STAGES_A_PART);
+        if (most > filling) most = filling;
+        if (product->room != NULL && most > (int64_t)product->room->parts / sums) most = (int64_t)product->room->parts / sums;
+        for (int64_t p = 1; p == 1 || p <= most; p++) {
+            const double takes = stages_taken(out, &tiles[t], product->precision, units, p);
+            if (parts == 0 || takes < least) parts = p, least = takes, *best = tiles[t];
+        }
+    }
     out->slice = (int)blocks(stages, parts);
     out->parts = (int)blocks(stages, out->slice);
-    out->groups[0] = (int)tiles, out->groups[1] = 1, out->groups[2] = out->parts;
-    out->items = tile->items;
-    out->shared = tile->shared;
+    out->groups[0] = (int)(blocks(out->rows, best->rows) * blocks(out->cols, best->cols)), out->groups[1] = 1, out->groups[2] = out->parts;
+    out->items = best->items;
+    out->shared = best->shared;
 }
 
 static void plan_packed(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
@@ -174,9 +223,9 @@ static void plan_packed(const struct echi_product *p, const struct echi_product_
     const char *precision = precisions[p->precision].name, *name = plan[p->op](p, out, precisions[p->precision].per_word);
     struct tile tile;
     out->words = out->a.how.words;
+    if (p->op != ECHI_PRODUCT_MATRIX) finish_gather(&p->window, &out->gather);
     choose_text(p, card, out);
-    choose_tile(out, p->op, p->precision, card->units, &tile);
-    plan_launch(out, &tile, card->units, p->room);
+    plan_launch(p, card->units, out, &tile);
     snprintf(out->kernel, sizeof out->kernel, "%s_%s%s_%dx%d", name, out->text == ECHI_PRODUCT_SM90 ? "wgmma_" : "", precision, tile.rows,
              tile.cols);
     const bool counted_a = finish_pack(&out->a, precision), counted_b = finish_pack(&out->b, precision);

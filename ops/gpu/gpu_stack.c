@@ -63,8 +63,15 @@ static void norm_forward(struct echi_gpu_stack *g, const struct echi_layer *l, c
                          struct echi_buffer *x, struct echi_buffer *y) {
     const struct echi_window w = echi_gpu_window_of(l, g->n);
     const size_t channels = (size_t)l->in.c, places = echi_gpu_map(l->in);
-    if (g->trains)
-        LAUNCH(g, K_norm_statistics, channels, 1, 1, BUFFER(x), BUFFER(own->stats), INT(channels), INT(places), INT((size_t)g->n * places));
+    if (g->trains) {
+        const size_t groups = echi_gpu_groups_of_channel(g, l, (size_t)g->n), share = echi_gpu_blocks((size_t)g->n * places, groups);
+        struct echi_buffer *to = groups > 1 ? g->parts : own->stats;
+        LAUNCH(g, K_norm_statistics, channels, groups, 1, BUFFER(x), BUFFER(to), INT(channels), INT(places), INT((size_t)g->n * places),
+               INT(share));
+        if (groups > 1)
+            LAUNCH(g, K_norm_join_statistics, echi_gpu_blocks(channels, ECHI_GPU_ITEMS), 1, 1, BUFFER(to), BUFFER(own->stats),
+                   INT(channels), INT((size_t)g->n * places), INT(share), INT(groups));
+    }
     LAUNCH_EACH(g, K_norm_forward, (size_t)g->n * channels * places, BUFFER(x), BUFFER(own->stats), BUFFER(own->weight), BUFFER(own->bias),
                 BUFFER(y), INT(relu), FLOAT(ECHI_NORM_EPSILON), VALUE(w));
 }
@@ -150,8 +157,11 @@ static void give(struct echi_gpu_stack *g, int i, bool rectified) {
 static void norm_backward_params(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own,
                                  struct echi_buffer *x, struct echi_buffer *dy) {
     const size_t channels = (size_t)l->in.c, places = echi_gpu_map(l->in);
-    LAUNCH(g, K_norm_backward_params, channels, 1, 1, BUFFER(x), BUFFER(dy), BUFFER(own->stats), BUFFER(own->dweight), BUFFER(own->dbias),
-           FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(places), INT((size_t)g->n * places));
+    const size_t groups = echi_gpu_groups_of_channel(g, l, (size_t)g->n);
+    LAUNCH(g, K_norm_sums_backward, channels, groups, 1, BUFFER(x), BUFFER(dy), BUFFER(own->stats), BUFFER(g->parts), INT(channels),
+           INT(places), INT((size_t)g->n * places), INT(echi_gpu_blocks((size_t)g->n * places, groups)));
+    LAUNCH(g, K_norm_backward_params, echi_gpu_blocks(channels, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(own->stats),
+           BUFFER(own->dweight), BUFFER(own->dbias), FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(groups));
 }
 
 /* The unit's gradients set out for their places. */

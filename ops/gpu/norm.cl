@@ -15,12 +15,13 @@ FUNCTION float sum_of_group(OF_LOCAL float *room, float mine) {
     return sum;
 }
 
-/* The numbers of channel c in [n][channels][places], dealt to the items of a group: `at` goes from one of an item's to its next, ITEMS
- * further in the channel, without dividing. */
+/* Numbers first to end of channel c in [n][channels][places], dealt to the items of a group: `at` goes from one of an item's to its next,
+ * ITEMS further in the channel, without dividing. */
 struct walk { int at, place, left; };
-FUNCTION struct walk walk(int c, int channels, int places, int count) {
+FUNCTION struct walk walk(int c, int channels, int places, int first, int end) {
     struct walk w;
-    w.place = ITEM % places, w.left = count - ITEM, w.at = (ITEM / places * channels + c) * places + w.place;
+    const int i = first + ITEM;
+    w.place = i % places, w.left = end - i, w.at = (i / places * channels + c) * places + w.place;
     return w;
 }
 FUNCTION struct walk on(struct walk w, int channels, int places) {
@@ -28,31 +29,52 @@ FUNCTION struct walk on(struct walk w, int channels, int places) {
     if (w.place >= places) w.place -= places, w.at += (channels - 1) * places;
     return w;
 }
-#define EACH_OF_CHANNEL(w) for (struct walk w = walk(c, channels, places, count); w.left > 0; w = on(w, channels, places))
+/* A channel's numbers are shared by groups along y, `share` each; what a group makes of its own comes behind that of the groups before. */
+#define FIRST (GROUP(1) * share)
+#define END (FIRST + share < count ? FIRST + share : count)
+#define EACH_OF_SHARE(w) for (struct walk w = walk(c, channels, places, FIRST, END); w.left > 0; w = on(w, channels, places))
 
 /* The gradient of a bias. */
-KERNEL(ITEMS) sum_channels(GLOBAL const float *dy, GLOBAL float *sums, int channels, int places, int count) {
+KERNEL(ITEMS) sum_channels(GLOBAL const float *dy, GLOBAL float *sums, int channels, int places, int count, int share) {
     LOCAL float room[ITEMS];
     const int c = GROUP(0);
     float sum = 0;
-    EACH_OF_CHANNEL(w) sum += dy[w.at];
+    EACH_OF_SHARE(w) sum += dy[w.at];
     sum = sum_of_group(room, sum);
-    if (ITEM == 0) sums[c] = sum;
+    if (ITEM == 0) sums[GROUP(1) * channels + c] = sum;
 }
 
-KERNEL(ITEMS) norm_statistics(GLOBAL const float *x, GLOBAL float *stats, int channels, int places, int count) {
+KERNEL(ITEMS) norm_statistics(GLOBAL const float *x, GLOBAL float *stats, int channels, int places, int count, int share) {
     LOCAL float room[ITEMS];
-    const int c = GROUP(0);
+    const int c = GROUP(0), own = END - FIRST;
     float sum = 0, squares = 0, off = 0;
-    EACH_OF_CHANNEL(w) sum += x[w.at];
-    const float mean = sum_of_group(room, sum) / count;
-    EACH_OF_CHANNEL(again) {
+    EACH_OF_SHARE(w) sum += x[w.at];
+    const float mean = sum_of_group(room, sum) / own;
+    EACH_OF_SHARE(again) {
         const float d = x[again.at] - mean;
         squares += d * d, off += d;
     }
     squares = sum_of_group(room, squares);
-    off = sum_of_group(room, off) / count;     /* what rounding has left between the mean and `mean` */
-    if (ITEM == 0) stats[c] = mean + off, stats[channels + c] = squares / count - off * off;
+    off = sum_of_group(room, off) / own;     /* what rounding has left between the mean and `mean` */
+    if (ITEM == 0) {
+        GLOBAL float *to = stats + GROUP(1) * 2 * channels;
+        to[c] = mean + off, to[channels + c] = squares / own - off * off;
+    }
+}
+
+/* A channel's statistics from those of its `groups` shares (Chan, Golub and LeVeque, "Algorithms for computing the sample variance",
+ * The American Statistician 37 (3), 1983): the variance is the mean of theirs, and that of their means. */
+KERNEL(ITEMS) norm_join_statistics(GLOBAL const float *of_shares, GLOBAL float *stats, int channels, int count, int share, int groups) {
+    const int c = AT;
+    if (c >= channels) return;
+    float mean = 0, variance = 0;
+    for (int g = 0; g < groups; g++) {
+        const int own = (g + 1) * share < count ? share : count - g * share, before = g * share;
+        const float d = of_shares[g * 2 * channels + c] - mean, part = (float)own / (before + own);
+        variance += (of_shares[(g * 2 + 1) * channels + c] - variance) * part + d * d * part * (1 - part);
+        mean += d * part;
+    }
+    stats[c] = mean, stats[channels + c] = variance;
 }
 
 /* Of number i of [n][channels][places]. */
@@ -69,19 +91,30 @@ KERNEL(ITEMS) norm_forward(GLOBAL const float *x, GLOBAL const float *stats, GLO
     y[AT] = rectified((x[AT] - stats[c]) / deviation(stats[w.in_c + c], epsilon) * weight[c] + bias[c], relu);
 }
 
-/* dbias = sum dy, dweight = sum dy h. */
-KERNEL(ITEMS) norm_backward_params(GLOBAL const float *x, GLOBAL const float *dy, GLOBAL const float *stats, GLOBAL float *dweight,
-                                   GLOBAL float *dbias, float epsilon, int channels, int places, int count) {
+/* Sums of dy, and behind them those of dy times the deviation from the mean. */
+KERNEL(ITEMS) norm_sums_backward(GLOBAL const float *x, GLOBAL const float *dy, GLOBAL const float *stats, GLOBAL float *sums, int channels,
+                                 int places, int count, int share) {
     LOCAL float room[ITEMS];
     const int c = GROUP(0);
+    const float mean = stats[c];
     float sum = 0, along = 0;
-    EACH_OF_CHANNEL(w) {
+    EACH_OF_SHARE(w) {
         sum += dy[w.at];
-        along += dy[w.at] * (x[w.at] - stats[c]);
+        along += dy[w.at] * (x[w.at] - mean);
     }
     sum = sum_of_group(room, sum);
     along = sum_of_group(room, along);
-    if (ITEM == 0) dbias[c] = sum, dweight[c] = along / deviation(stats[channels + c], epsilon);
+    if (ITEM == 0) sums[GROUP(1) * 2 * channels + c] = sum, sums[(GROUP(1) * 2 + 1) * channels + c] = along;
+}
+
+/* dbias = sum dy, dweight = sum dy h, of `groups` such sums. */
+KERNEL(ITEMS) norm_backward_params(GLOBAL const float *sums, GLOBAL const float *stats, GLOBAL float *dweight, GLOBAL float *dbias,
+                                   float epsilon, int channels, int groups) {
+    const int c = AT;
+    if (c >= channels) return;
+    float sum = 0, along = 0;
+    for (int g = 0; g < groups; g++) sum += sums[g * 2 * channels + c], along += sums[(g * 2 + 1) * channels + c];
+    dbias[c] = sum, dweight[c] = along / deviation(stats[channels + c], epsilon);
 }
 
 /* of_batch: the statistics are those of x, so they move with it. per_channel: numbers of a channel. */

@@ -13,7 +13,16 @@
  * with ldmatrix what the instruction takes. Without, a thread computes every 16th row and column (Volkov and Demmel, SC 2008), four words
  * of a row at a time. Either way eight rows are read from all banks at once, as the pieces of a row are exchanged (packed_piece).
  * The sums over all stages may be dealt to several blocks along z, `slice` stages each: put() says where theirs go. */
-KERNEL(THREADS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b, GLOBAL const float *bias, GLOBAL float *to, int rows, int cols,
+#ifdef MMA
+#define BOUNDS KERNEL(THREADS)
+#elif TILE_ROWS == 128 && B_WORDS < ECHI_PACKED_WORDS
+#define BOUNDS KERNEL_OF(THREADS, 1)   /* two blocks at a time would have too few registers to find words on the way */
+#define PIECES UNROLL
+#else
+#define BOUNDS KERNEL_OF(THREADS, 2)
+#define PIECES PLAIN_LOOP              /* unrolled, loads would fill the registers of both */
+#endif
+BOUNDS PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b, GLOBAL const float *bias, GLOBAL float *to, int rows, int cols,
                         int words, int slice, struct echi_put how, struct echi_gather gather) {
     const unsigned stage_bytes = (TILE_ROWS + TILE_COLS) * ROW_BYTES, shared = ptx_shared();
     const int stages = (words + ECHI_PACKED_WORDS - 1) / ECHI_PACKED_WORDS, from = GROUP(2) * slice;
@@ -27,12 +36,15 @@ KERNEL(THREADS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b, GLOB
         UNROLL for (int j = 0; j < TILE_COLS / 16; j++)
             UNROLL for (int e = 0; e < 4; e++) sum[i][j][e] = 0;
 #else
-    /* A warp has 4 rows, whose words all threads of a row read as one, and 8 columns, whose words lie in all banks. */
-    const int y = ITEM / 64 * 4 + ITEM / 8 % 4, x = ITEM / 32 % 2 * 8 + ITEM % 8;
+    /* A warp has 4 rows and 8 columns, whose words lie in all banks. Of 16 bytes a thread, a quarter of a warp is served at a time, or half
+     * where threads whose numbers differ in bit 0 or bit 1 read the same: so one of these is of the row, one of the column. */
+    const int y = ITEM / 64 * 4 + ITEM / 16 % 2 * 2 + ITEM % 2, x = ITEM / 32 % 2 * 8 + ITEM / 2 % 8;
     float sum[TILE_ROWS / 16][TILE_COLS / 16];
     UNROLL for (int i = 0; i < TILE_ROWS / 16; i++)
         UNROLL for (int j = 0; j < TILE_COLS / 16; j++) sum[i][j] = 0;
 #endif
+    LOCAL int put_at[TILE_COLS];
+    look_up_columns(put_at, how, cols, col0, TILE_COLS, THREADS);
 #if B_WORDS < ECHI_PACKED_WORDS
     LOCAL struct place b_row[TILE_COLS];
     for (int e = ITEM; e < TILE_COLS; e += THREADS) b_row[e] = col0 + e < cols ? B_ROW(col0 + e) : outside();
@@ -72,7 +84,7 @@ KERNEL(THREADS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b, GLOB
                 UNROLL for (int j = 0; j < TILE_COLS / 16; j++) MMA(sum[i][j], left[i], right[j / 2] + j % 2 * 2);
         }
 #else
-        UNROLL for (int piece = 0; piece < ECHI_PACKED_WORDS / 4; piece++) {
+        PIECES for (int piece = 0; piece < ECHI_PACKED_WORDS / 4; piece++) {
             float left[TILE_ROWS / 16][4], right[4];
             UNROLL for (int i = 0; i < TILE_ROWS / 16; i++) ptx_load(left[i], slot + packed_byte(y + i * 16, piece));
             UNROLL for (int j = 0; j < TILE_COLS / 16; j++) {
@@ -83,14 +95,13 @@ KERNEL(THREADS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b, GLOB
         }
 #endif
     }
+    const struct sums sums = sums_of(to, bias, how, put_at, rows, cols, col0);
 #ifdef MMA
-    UNROLL for (int i = 0; i < TILE_ROWS / 32; i++)
-        UNROLL for (int j = 0; j < TILE_COLS / 16; j++)
-            put_quad(to, bias, how, rows, cols, row0 + warp_row + i * 16, col0 + warp_col + j * 8, sum[i][j]);
+    UNROLL for (int i = 0; i < TILE_ROWS / 32; i++) put_quads(sums, row0 + warp_row + i * 16, warp_col, TILE_COLS / 16, sum[i][0]);
 #else
-    UNROLL for (int i = 0; i < TILE_ROWS / 16; i++)
-        UNROLL for (int j = 0; j < TILE_COLS / 16; j++)
-            put(to, bias, how, rows, cols, row0 + y + i * 16, col0 + x + j * 16, sum[i][j]);
+    UNROLL for (int i = 0; i < TILE_ROWS / 16; i++) put_row(sums, row0 + y + i * 16, x, 16, TILE_COLS / 16, sum[i]);
 #endif
 }
 #undef PRODUCT
+#undef BOUNDS
+#undef PIECES

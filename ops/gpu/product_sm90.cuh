@@ -10,7 +10,7 @@
  * packed in tiles is copied by one thread, a tile at a time; what lies in an image, by 128 threads with copies of their own, which must
  * have come, and be made visible to wgmma (ptx_proxy_fence), before the thread arrives at the barrier: that happens LAG stages later. */
 #if B_WORDS < ECHI_PACKED_WORDS
-#define COPIERS 128
+#define COPIERS 256
 #else
 #define COPIERS 32
 #endif
@@ -24,6 +24,8 @@ KERNEL(256 + COPIERS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b
     const int count = (from + slice < stages ? from + slice : stages) - from;
     const struct tile tile = tile_of(GROUP(0), (rows + TILE_ROWS - 1) / TILE_ROWS, (cols + TILE_COLS - 1) / TILE_COLS);
     const int row0 = tile.row * TILE_ROWS, col0 = tile.col * TILE_COLS;
+    LOCAL int put_at[TILE_COLS];
+    look_up_columns(put_at, how, cols, col0, TILE_COLS, 256 + COPIERS);
 #if B_WORDS < ECHI_PACKED_WORDS
     LOCAL struct place b_row[TILE_COLS];
     for (int e = ITEM; e < TILE_COLS; e += 256 + COPIERS) b_row[e] = col0 + e < cols ? B_ROW(col0 + e) : outside();
@@ -89,8 +91,7 @@ KERNEL(256 + COPIERS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b
     }
     ptx_wgmma_wait(0);
     UNROLL for (int e = 0; e < TILE_COLS / 2; e++) ptx_settle(&sum[e]);
-    UNROLL for (int j = 0; j < TILE_COLS / 8; j++)
-        put_quad(to, bias, how, rows, cols, row0 + half * 64 + ITEM % 128 / 32 * 16, col0 + j * 8, sum + j * 4);
+    put_quads(sums_of(to, bias, how, put_at, rows, cols, col0), row0 + half * 64 + ITEM % 128 / 32 * 16, 0, TILE_COLS / 8, sum);
 }
 #undef PRODUCT
 #undef COPIERS

@@ -7,6 +7,8 @@
 #define PTX static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define PLAIN_LOOP _Pragma("unroll 1")
+#define ALIGNED16 __align__(16)
+#define KERNEL_OF(items, blocks) extern "C" __global__ __launch_bounds__(items, blocks) void
 
 /* Where the block's own shared memory begins, which the launch gave it: at least 16-byte aligned. */
 PTX unsigned ptx_shared(void) {
@@ -37,6 +39,10 @@ PTX unsigned ptx_float(float x) { return __float_as_uint(x); }
 PTX void ptx_load(float out[4], unsigned at) {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3]) : "r"(at) : "memory");
 }
+
+/* A float; and two side by side, at a multiple of 8. */
+PTX void ptx_store(GLOBAL float *to, float x) { *to = x; }
+PTX void ptx_store2(GLOBAL float *to, float x, float y) { *(GLOBAL float2 *)to = make_float2(x, y); }
 
 /* --- copies that go on by themselves, of which a thread sees its own at a wait: 9.7.9.25.3, cp.async --- */
 /* 16 bytes, of which the first `bytes` are read and the others 0: with 0, `from` is not looked at. Both lie at a multiple of 16. */

@@ -18,7 +18,8 @@ struct work {
 
 static void pack(struct work *w, const struct echi_product_pack *how, float *from, unsigned *to) {
     struct echi_pack p = how->how;
-    card_launch(w->plan.text, how->kernel, (void *[]){&from, &to, &p}, &(struct card_launch){{how->groups, 1, 1}, ECHI_PACK_ITEMS, 0});
+    card_launch(echi_product_packs(w->plan.text), how->kernel,
+                (void *[]){&from, &to, &p}, &(struct card_launch){{how->groups, 1, 1}, ECHI_PACK_ITEMS, 0});
 }
 static void pack_both(void *context) {
     struct work *w = context;

@@ -43,7 +43,7 @@ launch_of() {
     case $1 in
     pack_*) echo 256 0 ;;
     product_wgmma_*) echo $((256 + 32)) $((4 * ((rows + cols) * 128 + 16) + 1024)) ;;
-    *_wgmma_*) echo $((256 + 128)) $((4 * ((rows + cols) * 128 + 16) + 1024)) ;;
+    *_wgmma_*) echo $((256 + 256)) $((4 * ((rows + cols) * 128 + 16) + 1024)) ;;
     *_float_*) echo 256 $((2 * (rows + cols) * 128)) ;;
     *) echo 128 $((2 * (rows + cols) * 128)) ;;
     esac

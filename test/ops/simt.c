@@ -264,6 +264,15 @@ unsigned ptx_bf16(float low, float high) { return nearest(low, 7, true) >> 16 | 
 
 unsigned ptx_float(float x) { return bits_of(x); }
 void ptx_load(float out[4], unsigned at) { memcpy(out, in_shared(at, 16, "a load"), 16); }
+void ptx_store(float *to, float x) {
+    if (!in_arrays(to, 4)) refuse("a float goes to what is in no array");
+    else *to = x;
+}
+void ptx_store2(float *to, float x, float y) {
+    if ((uintptr_t)to % 8 != 0) refuse("two floats go to %p, which is no multiple of 8", (void *)to);
+    else if (!in_arrays(to, 8)) refuse("two floats go to what is in no array");
+    else to[0] = x, to[1] = y;
+}
 
 /* --- cp.async: PTX ISA 9.7.9.25.3. Copies of a thread may happen whenever they like, until it waits for their group. --- */
 

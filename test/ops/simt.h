@@ -13,6 +13,7 @@
 /* What CUDA C and ptx.cuh are elsewhere. */
 extern int simt_group[3], simt_item;
 #define KERNEL(items) static void
+#define KERNEL_OF(items, blocks) static void
 #define PTX static inline
 #define FUNCTION static inline
 #define GLOBAL
@@ -21,6 +22,7 @@ extern int simt_group[3], simt_item;
 #define ITEM simt_item
 #define UNROLL
 #define PLAIN_LOOP
+#define ALIGNED16 __attribute__((aligned(16)))
 void simt_wait(void);
 #define WAIT simt_wait()
 unsigned ptx_shared(void);
@@ -28,6 +30,8 @@ unsigned ptx_tf32(float x);
 unsigned ptx_bf16(float low, float high);
 unsigned ptx_float(float x);
 void ptx_load(float out[4], unsigned at);
+void ptx_store(float *to, float x);
+void ptx_store2(float *to, float x, float y);
 void ptx_copy16(unsigned to, const void *from, int bytes);
 void ptx_copy4(unsigned to, const void *from, int bytes);
 void ptx_copy_commit(void);
