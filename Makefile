@@ -240,11 +240,14 @@ $(B)/%.o: %.c $(B)/flags
 # Beyond 300 accesses in a function gcc calls what looks at an address instead of writing it out: a third of the time to compile.
 KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstring undefined,$(SAN)),-fno-sanitize=undefined) \
     $(if $(findstring address,$(SAN)),$(if $(findstring clang,$(CC)),,--param asan-instrumentation-with-call-threshold=300)))
+# gcc from 13 on leaves a sum of products unfused where it thinks that fused ones would wait for each other; kernels for many samples and
+# for few would round differently then, and a sample must have the same gradients beside any others.
+FUSE := $(if $(shell $(CC) -Werror --param=avoid-fma-max-bits=0 -E -x c /dev/null >/dev/null 2>&1 && echo yes),--param=avoid-fma-max-bits=0)
 define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) \
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast $(FUSE)) \
 	    $(STACK_WARN) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))

@@ -78,31 +78,31 @@ static ech_status open_checked(const struct request *wanted, struct echi_device 
 /* Processors by OpenCL are left out: our own kernels are faster there. */
 static bool is_candidate(const struct echi_device_info *info) { return info->gpu || strcmp(info->backend, "cpu") == 0; }
 
-static ech_status open_fastest(struct request *r, struct echi_device **out, struct ech_error *err) {
+static ech_status open_fastest(struct request r, struct echi_device **out, struct ech_error *err) {
     struct echi_device_info info;
     char at[32];
     double best = 0;
     bool gpu = false;
-    r->spec = at;
+    r.spec = at;
     *out = NULL;
     for (int i = 0; !gpu && echi_device_at(i, at, sizeof at, &info); i++) gpu = info.gpu;
     for (int i = 0; gpu && echi_device_at(i, at, sizeof at, &info); i++) {
         struct echi_device *device = NULL;
         double rate = 0;
-        if (!is_candidate(&info) || open_checked(r, &device, NULL) != ECH_OK) continue;
-        const bool faster = echi_device_rate(device, r->kernels, &rate, NULL) == ECH_OK && rate > best;
+        if (!is_candidate(&info) || open_checked(&r, &device, NULL) != ECH_OK) continue;
+        const bool faster = echi_device_rate(device, r.kernels, &rate, NULL) == ECH_OK && rate > best;
         echi_device_close(faster ? *out : device);
         if (!faster) continue;
         *out = device;
         best = rate;
     }
     if (*out != NULL) return ECH_OK;
-    r->spec = "cpu";
-    return open_checked(r, out, err);
+    r.spec = "cpu";
+    return open_checked(&r, out, err);
 }
 
 ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
                          struct echi_device **out, struct ech_error *err) {
     struct request r = {.spec = spec, .keep = keep, .threads = threads, .level = level, .kernels = kernels};
-    return spec != NULL && strcmp(spec, "auto") == 0 ? open_fastest(&r, out, err) : open_checked(&r, out, err);
+    return spec != NULL && strcmp(spec, "auto") == 0 ? open_fastest(r, out, err) : open_checked(&r, out, err);
 }
