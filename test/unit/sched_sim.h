@@ -274,6 +274,7 @@ struct sim {
     struct own { uint32_t word[PARAMS], velocity[PARAMS], since[PARAMS]; } own[NODES];
     uint32_t round_sum[PARAMS];
     bool met; uint32_t met_with[PARAMS];    /* the target, by these weights */
+    uint32_t looked_at[PARAMS];   /* what was evaluated last */
     uint64_t dropped, dropped_samples;      /* pushes that were too old */
     uint32_t start[PARAMS];                 /* the weights that this run began with */
     uint32_t alone[4][PARAMS], alone_velocity[4][PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
@@ -1570,6 +1571,7 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_EVAL:
         w->result.accuracy = echi_random_unit(&s->random);
         s->evals++;
+        memcpy(s->looked_at, place(s, w->node, t->weights)->word, sizeof s->looked_at);
         if (s->goal.target_accuracy == 0 || w->result.accuracy < s->goal.target_accuracy) break;
         s->met = true;
         memcpy(s->met_with, place(s, w->node, t->weights)->word, sizeof s->met_with);

@@ -283,7 +283,7 @@ static void step(struct echi_coordinator *c, const struct echi_event *e, struct 
     default: break;
     }
     if (is_of_peers(e)) echi_peers_set_alarm(c, e->now, out);
-    if (c->phase == ECHI_RUN_RESCUES && c->goal.rescue) c->wake_at = e->now + c->goal.rescue;
+    if (c->phase == ECHI_RUN_RESCUES) c->wake_at = c->goal.rescue ? e->now + c->goal.rescue : 0;
     next(c, e, out);
 }
 

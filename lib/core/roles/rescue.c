@@ -199,7 +199,7 @@ bool echi_rescue_step(struct echi_coordinator *c, const struct echi_event *e, st
     switch (e->type) {
     case ECHI_EVENT_MESSAGE: return on_message(c, e, out);
     case ECHI_EVENT_LOST: return on_lost(c, e->from, out);
-    case ECHI_EVENT_TIME: return c->final || nothing_newer(c);
+    case ECHI_EVENT_TIME: return c->wake_at != 0 && e->now >= c->wake_at && (c->final || nothing_newer(c));   /* not another's alarm */
     case ECHI_EVENT_COMPUTED:
         if (e->task->kind != ECHI_TASK_KEEP) return false;
         echi_keep_done(c, e);
