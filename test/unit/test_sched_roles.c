@@ -693,7 +693,8 @@ static void the_newest_weights_are_saved(void **state) {
         coordinator_in(ECHI_RUN_TRAINS);
         acted_none();
         const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 1}, lost_too = {.type = ECHI_EVENT_LOST, .from = 2},
-                                late = {.type = ECHI_EVENT_TIME};
+                                early = {.type = ECHI_EVENT_TIME, .now = 999}, late = {.type = ECHI_EVENT_TIME, .now = 1000};
+        coordinator.goal.rescue = 1000;
         echi_coordinator_step(&coordinator, &lost, &acted);
         const struct echi_msg knows = {.kind = ECHI_KIND_READY, .members = 1};
         for (int r = 0; r < 4; r++) {
@@ -725,6 +726,8 @@ static void the_newest_weights_are_saved(void **state) {
         const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 128};
         const struct echi_event copy = {.type = ECHI_EVENT_MESSAGE, .from = end == 1 ? 3 : 2, .msg = &params,
                                         .slot = {ECHI_SLOT_COORD_PARAMS, 1}};
+        echi_coordinator_step(&coordinator, &early, &acted);   /* an alarm of before the loss */
+        assert_null(acted_on(ECHI_ACTION_DONE, 0, 0));
         echi_coordinator_step(&coordinator, end == 2 ? &late : &copy, &acted);
         assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
         assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
