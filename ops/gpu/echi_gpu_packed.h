@@ -31,7 +31,7 @@ struct echi_gather {
     int kernel_h, kernel_w, sign;
     int divide_h, divide_w;
     int in_h, in_w, in_step;          /* of the image; words from one column to the next */
-    struct echi_divisor by_places, by_places_w, by_kernel, by_kernel_w, by_divide_h, by_divide_w, by_in_step;   /* h times w of the two */
+    struct echi_divisor by_places, by_places_w, by_kernel, by_kernel_w, by_divide_h, by_divide_w, by_in_step;   /* of maps: h times w */
 };
 
 /* Where sum (row, col) goes: to[col / inner * outer + col % inner + row * row_step]; and the bias it has: none, its row's, its column's. */

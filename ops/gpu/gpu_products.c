@@ -114,13 +114,13 @@ static const char *plan_backward_input(const struct echi_product *p, struct echi
     out->a.how = pack_kernels(w->in_c, w->out_c, taps(w), taps(w), w->in_c * taps(w), per);
     out->b.how = pack_image(w->n, w->out_c, map_of_out(w), per);
     out->gather = (struct echi_gather){.places_h = w->in_h, .places_w = w->in_w, .sample_step = map_of_out(w) * step, .mul_h = 1,
-                                       .mul_w = 1, .add_h = w->pad_h,
-                                       .add_w = w->pad_w, .sign = -1, .divide_h = w->stride_h, .divide_w = w->stride_w,
-                                       .in_h = w->out_h, .in_w = w->out_w, .in_step = step};
+                                       .mul_w = 1, .add_h = w->pad_h, .add_w = w->pad_w, .sign = -1, .divide_h = w->stride_h,
+                                       .divide_w = w->stride_w, .in_h = w->out_h, .in_w = w->out_w, .in_step = step};
     out->put = (struct echi_put){map_of_in(w), w->in_c * map_of_in(w), map_of_in(w), ECHI_PUT_PLAIN};
     return "conv";
 }
 
+/* The layer's kernel, and what numbers are divided by. */
 static void finish_gather(const struct echi_window *w, struct echi_gather *g) {
     g->kernel_h = w->kernel_h, g->kernel_w = w->kernel_w;
     g->by_places = echi_divisor_of(g->places_h * g->places_w), g->by_places_w = echi_divisor_of(g->places_w);
