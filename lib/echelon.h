@@ -321,6 +321,7 @@ struct ech_report {
     double link[ECH_WORLD_MAX];           /* megabits a second of each node's link in its slower direction, measured at start or given;
                                              0: not known */
     struct ech_link_rate link_out[ECH_WORLD_MAX], link_in[ECH_WORLD_MAX];   /* each direction, and between what measurements lie */
+    double delay[ECH_WORLD_MAX];          /* seconds from each node's link to the middle of the network, measured at start; 0: not known */
     uint64_t steps, samples;
     double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
     double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: no evaluation. test_accuracy: of the final weights */

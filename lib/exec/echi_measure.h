@@ -7,7 +7,6 @@
 #include "echi_lane.h"
 #include "echi_times.h"
 
-#define ECHI_STEP_MESSAGES 6           /* of an asynchronous step, at its worker */
 
 struct echi_profile {
     char machine[96];                  /* for people: processor and instruction set */

@@ -109,6 +109,7 @@ void echi_report_times(struct ech_report *report, int rank, const struct echi_ti
     report->link[rank] = echi_link_slower(&times->link) * 8e-6;
     report->link_out[rank] = rate_in_mbits(&times->link.out);
     report->link_in[rank] = rate_in_mbits(&times->link.in);
+    report->delay[rank] = times->delay;
 }
 
 void echi_report_rates(struct ech_report *report, const struct echi_follow *follow, int world) {

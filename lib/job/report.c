@@ -72,6 +72,7 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     add_reals(j, "link", r->link, world);
     add_rates(j, "link_out", r->link_out, world);
     add_rates(j, "link_in", r->link_in, world);
+    add_reals(j, "delay", r->delay, world);
     add_reals(j, "iteration_seconds", r->iteration_seconds, groups);
     echi_json_put_whole(j, "steps", r->steps);
     echi_json_put_whole(j, "samples", r->samples);

@@ -55,6 +55,7 @@ static bool messages(size_t each, const uint8_t *bytes, size_t len) {
     }
     FUZZ_CHECK(sent <= (ECHI_LINKS_FRAMES + 2) * ECHI_LINKS_BYTES);
     FUZZ_CHECK(echi_rate_valid(&links.link.out) && echi_rate_valid(&links.link.in) && echi_rate_valid(&pair[1].out));
+    FUZZ_CHECK(links.theirs >= 0 && links.theirs <= 1e6 && echi_links_delay(&links, 0) >= 0);
     FUZZ_CHECK(pair[1].round_trip >= 0 && links.came <= ECHI_LINKS_FRAMES);
     return taken && len >= each;
 }
@@ -65,9 +66,9 @@ static bool one(const uint8_t *bytes, size_t len) {
 }
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
-    static const struct { bool good; size_t len; uint8_t bytes[24]; } seeds[] = {
+    static const struct { bool good; size_t len; uint8_t bytes[26]; } seeds[] = {
         {true, 5, {1, 0, 7, 7, 7}}, {true, 5, {1, 0, 1, 1, 4}},   /* READY, PING; DATA, LAST */
-        {false, 2, {1, 9}}, {false, 4, {1, 0, 2, 2}}, {false, 3, {1, 4, 4}}, {false, 10, {9, 8}}, {false, 18, {17, 5, 1}}};
+        {false, 2, {1, 9}}, {false, 4, {1, 0, 2, 2}}, {false, 3, {1, 4, 4}}, {false, 10, {9, 8}}, {false, 26, {25, 5, 1}}};
     const int count = (int)(sizeof seeds / sizeof seeds[0]);
     static struct ech_doctor_links table;
     if (i > count || cap < 1 + WORLD * ECHI_MEET_ROW_BYTES) return 0;

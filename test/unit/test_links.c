@@ -13,9 +13,10 @@
 
 enum { MOST = 17, QUEUE = 4096, TICK = 100000 };   /* ns */
 static struct echi_links links[MOST];
-static struct flight { int from, to; uint8_t body[64]; size_t len, bytes; } queue[2][MOST][QUEUE];   /* on the way out, on the way in */
+static struct flight { int from, to; uint8_t body[64]; size_t len, bytes; int64_t due; }
+    queue[2][MOST][QUEUE];   /* on the way out, on the way in */
 static int first[2][MOST], last[2][MOST];
-static double rate[2][MOST], tokens[2][MOST], burst[2][MOST];
+static double rate[2][MOST], tokens[2][MOST], burst[2][MOST], delay[MOST];   /* seconds from a host to the middle */
 static bool gone[MOST], silent[MOST], unmeasured[MOST];
 static int pairs[MOST][MOST];
 static bool by_pair;                                     /* as `echelon doctor` measures */
@@ -45,9 +46,10 @@ static void turn(int r, int64_t now) {
 static void pass(int way, int r, int64_t now) {
     tokens[way][r] = fmin(tokens[way][r] + rate[way][r] * TICK * 1e-9, burst[way][r]);
     while (first[way][r] != last[way][r]) {
-        const struct flight *f = &queue[way][r][first[way][r]];
-        if (tokens[way][r] < (double)f->bytes) return;
+        struct flight *f = &queue[way][r][first[way][r]];
+        if (tokens[way][r] < (double)f->bytes || now < f->due) return;
         tokens[way][r] -= (double)f->bytes;
+        if (way == 0) f->due = now + (int64_t)((delay[r] + delay[f->to]) * 1e9);
         if (way == 0) put(1, f->to, f);
         else if (!gone[r]) assert_true(echi_links_hear(&links[r], f->from, f->body, f->len, now));
         first[way][r] = (first[way][r] + 1) % QUEUE;
@@ -142,6 +144,27 @@ static void a_thin_link_is_its_own(void **state) {
     is_about(3, 100);
     /* GOT waits behind DATA on the thin way, so it is not all that there is. */
     assert_true(links[3].link.out.rate > 2 * links[3].link.in.rate);
+}
+
+/* Nodes as far from the middle as their nearest partner, or farther; of two nodes only the sum can be known. Nothing is slower here than
+ * messages that wait for a host's turn. */
+static void delays_are_those_of_the_ways(void **state) {
+    (void)state;
+    static const struct { int world; double has[5], found[5]; } cases[] = {
+        {3, {5e-3, 5e-3, 5e-3}, {5e-3, 5e-3, 5e-3}}, {4, {20e-3, 5e-3, 5e-3, 5e-3}, {20e-3, 5e-3, 5e-3, 5e-3}},
+        {5, {1e-3, 1e-3, 50e-3, 1e-3, 30e-3}, {1e-3, 1e-3, 50e-3, 1e-3, 30e-3}}, {2, {1e-3, 9e-3}, {5e-3, 5e-3}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        all_have(cases[i].world, 100);
+        memcpy(delay, cases[i].has, sizeof cases[i].has);
+        measure(cases[i].world);
+        memset(delay, 0, sizeof delay);
+        for (int r = 0; r < cases[i].world; r++) {
+            const double found = echi_links_delay(&links[r], 0), less = echi_links_delay(&links[r], 1e-3);
+            if (!(fabs(found - cases[i].found[r]) < 0.4e-3)) fail_msg("case %zu, rank %d: %g s", i, r, found);
+            if (!(fabs(found - less - 1e-3) < 1e-9 || less == 0)) fail_msg("case %zu, rank %d: %g s with messages", i, r, less);
+        }
+    }
+    assert_true(echi_links_delay(&(struct echi_links){.round_trip = 0}, 0) == 0);
 }
 
 /* Each two meet, however many there are, and neither DATA nor other pairs are in the way of a round trip. */
@@ -260,6 +283,22 @@ static void a_pause_makes_no_link_faster(void **state) {
     if (!(l.link.in.rate < 1.05 * sent && l.link.in.rate > 0.9 * sent)) fail_msg("%g bytes/s came, %g were found", sent, l.link.in.rate);
 }
 
+enum { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, PING, PONG };   /* as in links.c */
+
+/* Rank 1's part in the round trips with this one. */
+static void take_round_trips(struct echi_links *l) {
+    static const uint8_t ping = PING, pong[9] = {PONG};
+    uint8_t out[ECHI_LINKS_BYTES];
+    size_t len;
+    int peer, left = 2 * ECHI_LINKS_RUN_PINGS;
+    for (int i = 0; i < ECHI_LINKS_RUN_PINGS; i++) assert_true(echi_links_hear(l, 1, &ping, 1, 1));
+    while (left > 0 && echi_links_next(l, 1, 0, &peer, out, &len)) {
+        left -= out[0] == PING || out[0] == PONG;
+        if (out[0] == PING) assert_true(echi_links_hear(l, 1, pong, sizeof pong, 2));
+    }
+    assert_int_equal(left, 0);
+}
+
 /* What is on its way grows with what has come: a slow link's buffers do not fill. */
 static void little_is_on_its_way(void **state) {
     (void)state;
@@ -272,6 +311,7 @@ static void little_is_on_its_way(void **state) {
     memset(&l, 0, sizeof l);
     echi_links_begin(&l, 0, 2, true, 1);
     echi_links_hear(&l, 1, &ready, 1, 1);
+    take_round_trips(&l);
     for (int gots = 0; gots < 4; gots++) {
         int data = 0;
         while (echi_links_next(&l, 2, 0, &peer, out, &len)) data += len == ECHI_LINKS_BYTES;
@@ -315,15 +355,13 @@ static void others_go_on(void **state) {
     assert_true(echi_link_slower(&links[0].link) == 0);
 }
 
-enum { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, PING, PONG };   /* as in links.c */
-
 /* What no node sends that measures is known for it: a run and a doctor drop who does. */
 static void nonsense_is_known(void **state) {
     (void)state;
     static struct echi_links l;
     static struct echi_links_pair of[2];
     static uint8_t body[ECHI_LINKS_BYTES + 1], out[ECHI_LINKS_BYTES];
-    static const size_t whole[] = {1, ECHI_LINKS_BYTES, 1, 1, 1, 17, 49, 1, 9};
+    static const size_t whole[] = {1, ECHI_LINKS_BYTES, 1, 1, 1, 25, 49, 1, 9};
     size_t len;
     int peer;
     for (int pairs_too = 0; pairs_too < 2; pairs_too++) {
@@ -345,9 +383,10 @@ static void nonsense_is_known(void **state) {
         body[0] = READY;
         assert_true(echi_links_hear(&l, 1, body, 1, 2));
         while (echi_links_next(&l, 2, 0, &peer, out, &len)) {}
-        for (int i = 0; i < ECHI_LINKS_PINGS + 1; i++) {
+        const int pings = pairs_too ? ECHI_LINKS_PINGS : ECHI_LINKS_RUN_PINGS;
+        for (int i = 0; i < pings + 1; i++) {
             body[0] = PING;
-            assert_int_equal(echi_links_hear(&l, 1, body, 1, 2), pairs_too && i < ECHI_LINKS_PINGS);
+            assert_int_equal(echi_links_hear(&l, 1, body, 1, 2), i < pings);
         }
         memset(body + 1, 0xff, 8);
         body[0] = PONG;
@@ -359,14 +398,15 @@ static void nonsense_is_known(void **state) {
         body[0] = LAST;
         assert_true(echi_links_hear(&l, 1, body, 1, 1000));
         assert_false(echi_links_hear(&l, 1, body, 1, 1000));
-        const double rates[][2] = {{-1, 1}, {2, 1}, {1e15, 1e15}, {(double)NAN, 1}, {1, (double)INFINITY}};
+        const double rates[][3] = {{-1, 1, 0}, {2, 1, 0}, {1e15, 1e15, 0}, {(double)NAN, 1, 0}, {1, (double)INFINITY, 0}, {1, 1, -1},
+                                   {1, 1, 1e7}, {1, 1, (double)NAN}};
         body[0] = RATE;
-        for (int i = 0; i < 5; i++) {
-            struct echi_writer w = echi_writer_over(body + 1, 16);
-            for (int k = 0; k < 2; k++) echi_put_f64(&w, rates[i][k]);
+        for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+            struct echi_writer w = echi_writer_over(body + 1, 24);
+            for (int k = 0; k < 3; k++) echi_put_f64(&w, rates[i][k]);
             assert_false(echi_links_hear(&l, 1, body, whole[RATE], 1001));
         }
-        assert_true(l.link.out.rate == 0 && of[1].out.rate == 0);
+        assert_true(l.link.out.rate == 0 && of[1].out.rate == 0 && l.theirs == 0);
     }
 }
 
@@ -377,7 +417,7 @@ int main(void) {
                                        cmocka_unit_test(others_go_on), cmocka_unit_test(the_interval_has_all_that_was_seen),
                                        cmocka_unit_test(what_the_plan_says_is_not_measured),
                                        cmocka_unit_test(nobody_measures_what_is_not_there), cmocka_unit_test(only_rank_0_gives),
-                                       cmocka_unit_test(pairs_are_measured),
+                                       cmocka_unit_test(pairs_are_measured), cmocka_unit_test(delays_are_those_of_the_ways),
                                        cmocka_unit_test(nonsense_is_known)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@
  * where nobody measured one. */
 #define ECHI_PREDICT_COPY 0.85
 #define ECHI_PREDICT_APPLY 0.7
-#define ECHI_PREDICT_MESSAGES 6          /* echi_times.messages is so many of them */
 #define ECHI_PREDICT_CONTROL 128         /* bytes of a message without a payload, about */
 #define ECHI_PLAY_SHAPES 64
 

@@ -209,7 +209,7 @@ static bool make_hosts(struct echi_play *p) {
         const struct echi_times *t = &p->times[r];
         const double granted = echi_times_granted(t);
         echi_cost_set_link(p->cost, r, t->link.in.rate,
-                           (struct echi_cost_io){granted * t->messages / ECHI_PREDICT_MESSAGES,
+                           (struct echi_cost_io){granted * t->messages / ECHI_STEP_MESSAGES,
                                                  granted * (t->exchange - adding_all(t)) / (4 * p->all)});
     }
     return p->cost;

@@ -18,6 +18,7 @@ struct echi_unit_share { uint16_t of[ECHI_PASSES]; };
  * writes all frames for a peer at once), and cost `message` once. */
 struct echi_cost_io { double message, byte; };
 
+#define ECHI_STEP_MESSAGES 6   /* of an asynchronous step, at its worker */
 struct echi_times {
     /* Seconds of one step at several numbers of samples, ascending. */
     uint32_t count, n[ECHI_TIMES_MAX];
@@ -25,7 +26,7 @@ struct echi_times {
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double add;        /* of that, to add it to a sum; the rest are its bytes on their way through a socket. 0: not known */
     double update;     /* to apply a push of all layers that is in: gradient, momentum, new weights; 0: not known */
-    double messages;   /* what a step's messages cost besides their bytes; 0: not known */
+    double messages;   /* what a step's messages, so many as ECHI_STEP_MESSAGES, cost besides their bytes; 0: not known */
     struct echi_link link;
     /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
      * part `stutter` of them `stutter_factor` times as long on top. */

@@ -7,6 +7,7 @@
 
 #define ENOUGH INT64_C(300000000)     /* ns of DATA */
 #define PATIENCE INT64_C(5000000000)  /* ns in which nothing comes from the partner: then without it */
+#define ROUND_TRIP_MOST 1e6           /* seconds */
 #define QUEUED_MOST 64                /* messages in our own queue */
 #define A_GOT 8u                      /* DATA for each GOT */
 #define AHEAD 16u
@@ -15,7 +16,7 @@
 enum step { READY, DATA, GOT, STOP, LAST, RATE, GIVEN, PING, PONG, STEPS };
 /* Bytes of each. */
 static const size_t bytes_of[STEPS] = {[READY] = 1, [DATA] = ECHI_LINKS_BYTES, [GOT] = 1, [STOP] = 1, [LAST] = 1,
-                                       [RATE] = 1 + 2 * sizeof(double), [GIVEN] = 1 + ECHI_LINK_BYTES, [PING] = 1, [PONG] = 1 + 8};
+                                       [RATE] = 1 + 3 * sizeof(double), [GIVEN] = 1 + ECHI_LINK_BYTES, [PING] = 1, [PONG] = 1 + 8};
 
 /* A round-robin tournament by the circle method: one stands still, and the others move on by one place each round. -1: nobody. */
 static int partner_of(int rank, int world, int round) {
@@ -31,6 +32,8 @@ static int rounds_of(const struct echi_links *l) {
     const int all = l->world - 1 + l->world % 2;
     return l->pairs || all < ECHI_LINKS_ROUNDS ? all : ECHI_LINKS_ROUNDS;
 }
+
+static uint32_t pings_of(const struct echi_links *l) { return l->pairs ? ECHI_LINKS_PINGS : ECHI_LINKS_RUN_PINGS; }
 
 static void enter(struct echi_links *l, int round, int64_t now) {
     l->round = round;
@@ -91,20 +94,23 @@ static void widen(struct echi_rate *r, struct echi_rate seen) {
 }
 
 static bool hear_pong(struct echi_links *l, uint64_t clock, int64_t now) {
-    struct echi_links_pair *pair = &l->pairs[l->partner];
     const int64_t way = now - l->ping_at;
+    const double seconds = (double)(way > 0 ? way : 1) * 1e-9;
     if (l->pongs == l->pings || clock > INT64_MAX) return false;
-    if (l->pongs++ == 0 || (double)way * 1e-9 < pair->round_trip) {
-        pair->round_trip = (double)(way > 0 ? way : 1) * 1e-9;
-        pair->offset = ((double)clock - (double)(l->ping_at + l->wall)) * 1e-9 - pair->round_trip / 2;
-    }
+    if (l->round_trip == 0 || seconds < l->round_trip) l->round_trip = seconds;
+    if (l->pongs++ > 0 && l->pairs && seconds >= l->pairs[l->partner].round_trip) return true;
+    if (l->pairs)
+        l->pairs[l->partner] = (struct echi_links_pair){
+            .out = l->pairs[l->partner].out, .in = l->pairs[l->partner].in, .round_trip = seconds,
+            .offset = ((double)clock - (double)(l->ping_at + l->wall)) * 1e-9 - seconds / 2};
     return true;
 }
 
 static bool hear_rate(struct echi_links *l, struct echi_reader *r) {
-    const double rate = echi_get_f64(r), highest = echi_get_f64(r);
+    const double rate = echi_get_f64(r), highest = echi_get_f64(r), theirs = echi_get_f64(r);
     const struct echi_rate seen = {rate, rate, highest};
-    if (!r->ok || !echi_rate_valid(&seen)) return false;
+    if (!r->ok || !echi_rate_valid(&seen) || !(theirs >= 0 && theirs <= ROUND_TRIP_MOST)) return false;
+    if (theirs > 0 && (l->theirs == 0 || theirs < l->theirs)) l->theirs = theirs;
     l->knows_out = true;
     widen(&l->link.out, seen);
     if (l->pairs) l->pairs[l->partner].out = seen;
@@ -132,10 +138,10 @@ static bool hear_partner(struct echi_links *l, enum step step, struct echi_reade
         return true;
     case RATE: return hear_rate(l, r);
     case PING:
-        if (!l->pairs || l->pinged == ECHI_LINKS_PINGS) return false;
+        if (l->pinged == pings_of(l)) return false;
         l->pinged++;
         return true;
-    case PONG: return l->pairs && hear_pong(l, echi_get64(r), now);
+    case PONG: return hear_pong(l, echi_get64(r), now);
     case READY: return true;
     case GIVEN:
     case STEPS: break;
@@ -181,14 +187,14 @@ static bool next_ping(struct echi_links *l, int64_t now, uint8_t *body, size_t *
         echi_put64(&w, (uint64_t)(now + l->wall));
         return say_step(PONG, body, out_len);
     }
-    if (l->pings == ECHI_LINKS_PINGS || l->pings > l->pongs) return false;
+    if (l->pings == pings_of(l) || l->pings > l->pongs) return false;
     l->pings++;
     l->ping_at = now;
     return say_step(PING, body, out_len);
 }
 
 static bool has_pinged(const struct echi_links *l) {
-    return !l->pairs || (l->pongs == ECHI_LINKS_PINGS && l->answered == ECHI_LINKS_PINGS);
+    return l->pongs == pings_of(l) && l->answered == pings_of(l);
 }
 
 /* Of the round under way. */
@@ -202,10 +208,11 @@ static bool next_here(struct echi_links *l, int64_t now, int queued, uint8_t *bo
         return say_step(GOT, body, out_len);
     }
     if (l->came_last && !l->said_rate) {
-        struct echi_writer w = echi_writer_over(body + 1, 2 * sizeof(double));
+        struct echi_writer w = echi_writer_over(body + 1, 3 * sizeof(double));
         const struct echi_rate found = rate_in(l);
         echi_put_f64(&w, found.rate);
         echi_put_f64(&w, found.highest);
+        echi_put_f64(&w, l->round_trip);
         return say(&l->said_rate, RATE, body, out_len);
     }
     if (l->said_last) return false;
@@ -215,6 +222,11 @@ static bool next_here(struct echi_links *l, int64_t now, int queued, uint8_t *bo
     l->moved += DATA_ON_WIRE;
     memset(body, 0, ECHI_LINKS_BYTES);
     return say_step(DATA, body, out_len);
+}
+
+double echi_links_delay(const struct echi_links *l, double message) {
+    const double theirs = l->theirs > 0 ? l->theirs : l->round_trip, own = l->round_trip / 2 - theirs / 4 - message;
+    return l->round_trip > 0 && own > 0 ? own : 0;
 }
 
 static void put_given(const struct echi_link *link, uint8_t *body, size_t *out_len) {

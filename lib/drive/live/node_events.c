@@ -120,6 +120,8 @@ void echi_node_measure_links(struct echi_node *n) {
                         "this node's link carries %.4g Mb/s out (%.4g to %.4g) and %.4g Mb/s in (%.4g to %.4g)%s",
                         out->rate * 8e-6, out->lowest * 8e-6, out->highest * 8e-6, in->rate * 8e-6, in->lowest * 8e-6, in->highest * 8e-6,
                         n->links.told ? ", as the plan says" : "");
+    if (n->links.round_trip > 0)
+        echi_config_log(n->c->config, ECH_LOG_INFO, "its shortest round trip takes %.3g ms", n->links.round_trip * 1e3);
     measure_steps(n);
 }
 
@@ -131,6 +133,7 @@ static void take_measured(struct echi_node *n) {
         return echi_node_failed(n, n->measure_status,
                                 n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
     n->times.link = own_link(n);
+    n->times.delay = echi_links_delay(&n->links, n->times.messages / ECHI_STEP_MESSAGES);
     if (n->report) echi_report_times(n->report, n->rank, &n->times);
     echi_node_tell(n, ECHI_EVENT_MEASURED);
 }
