@@ -127,3 +127,6 @@ KERNEL(ITEMS) norm_backward_input(GLOBAL const float *x, GLOBAL const float *dy,
     const float moves = of_batch ? dbias[c] / per_channel + h * (dweight[c] / per_channel) : 0;
     dx[AT] = rectified_back(weight[c] / s * (dy[AT] - moves), x[AT], of_relu);
 }
+#undef FIRST
+#undef END
+#undef EACH_OF_SHARE
