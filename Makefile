@@ -1,6 +1,6 @@
 # make                 the library and the command         make help          these lines
 # make test            the quick tests: every module and one live run of each kind, in three minutes on two cores
-# make check           all tests, with all of their random cases: what must pass before a change is merged (eight minutes)
+# make check           all tests, with all of their random cases: what must pass before a change is merged (twelve minutes on two cores)
 # make demo            four unlike nodes learn digits      make bench         figures against peers
 # make faults          every call of the OS that can fail fails once (minutes)
 # make reproduce-gssp  GSSP and GDTopK on simulated clusters: a table and plots (hours)
