@@ -176,7 +176,7 @@ static ech_status failure(const struct ech_session *s, struct ech_error *err) {
     return s->status;
 }
 
-/* Seconds of the caller's steps at a few sizes; equal for all when there is nothing to call. */
+/* Seconds of the caller's steps at a few sizes, equal for all when there is nothing to call; and what messages cost this machine. */
 static ech_status run_measure(struct ech_session *s, struct ech_error *err) {
     static const uint32_t sizes[] = {8, 16, 32, 64};
     memset(&s->times, 0, sizeof s->times);
@@ -198,6 +198,9 @@ static ech_status run_measure(struct ech_session *s, struct ech_error *err) {
             if (step == 1 || (step > 1 && seconds < s->times.trunk[i])) s->times.trunk[i] = seconds > 1e-9 ? seconds : 1e-9;
         }
     }
+    struct echi_cost_io io = {0};
+    ECHI_TRY(echi_node_io(&s->config, &s->job, &io, err));
+    echi_measure_messages(&s->job, io, &s->times);
     return ECH_OK;
 }
 

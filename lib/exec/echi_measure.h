@@ -7,7 +7,6 @@
 #include "echi_lane.h"
 #include "echi_times.h"
 
-
 struct echi_profile {
     char machine[96];                  /* for people: processor and instruction set */
     char model[32];                    /* for people: what the steps trained */
@@ -26,6 +25,10 @@ struct echi_profile {
  * the least message and a byte take a processor at one end of a socket, without a quota; both above 0. */
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
                         struct echi_cost_io io, struct echi_times *out, struct ech_error *err);
+
+/* Into times of steps that somebody else has measured: what a step's messages and a push's bytes cost, by this `io`. What an owner computes
+ * is not known of them. */
+void echi_measure_messages(const struct echi_job *job, struct echi_cost_io io, struct echi_times *times);
 
 /* What other tasks cost this machine, for a profile; `times` as echi_measure gave them with this `io`. On the same thread, a tenth of a
  * second for LeNet-5. *out has what echi_profile_of fills in. */

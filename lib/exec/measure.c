@@ -438,6 +438,11 @@ out:
     return status;
 }
 
+void echi_measure_messages(const struct echi_job *job, struct echi_cost_io io, struct echi_times *times) {
+    times->exchange = (double)job->n_params * sizeof(echi_real) * io.byte / ECHI_EXCHANGE_COPY;
+    times->messages = ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message;
+}
+
 /* ---------------------------------------------------------- for a profile */
 
 #define COST_RUNS 20      /* the shortest counts */

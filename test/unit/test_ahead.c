@@ -123,7 +123,8 @@ static void test_what_nobody_takes_goes(void **state) {
     open_ahead(200000, false);
     struct echi_random random;
     echi_random_init(&random, 3, ECHI_STREAM_TEST, 0);
-    for (int i = 0; i < 1500; i++) {
+    const int64_t until = echi_now() + INT64_C(60000000000);   /* a reader that is given no processor has taken little by then */
+    for (int i = 0; i < 1500 || (source.elsewhere <= 50 && echi_now() < until); i++) {
         const struct echi_lease l = lease_of(echi_random_below(&random, 2), 8 * echi_random_below(&random, 4),
                                              1 + echi_random_below(&random, MOST));
         if (echi_random_below(&random, 3) == 0) source.waits = 200000 * echi_random_below(&random, 2);

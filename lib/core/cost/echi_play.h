@@ -8,10 +8,7 @@
 #include "echi_priority.h"
 #include "echi_task.h"
 
-/* In echi_times.exchange, a push taken in and added: the bytes through a socket, where nobody knows what adding takes; and an update,
- * where nobody measured one. */
-#define ECHI_PREDICT_COPY 0.85
-#define ECHI_PREDICT_APPLY 0.7
+#define ECHI_PREDICT_APPLY 0.7           /* of echi_times.exchange, an update where nobody measured one */
 #define ECHI_PREDICT_CONTROL 128         /* bytes of a message without a payload, about */
 #define ECHI_PLAY_SHAPES 64
 

@@ -49,7 +49,7 @@ void echi_play_compute(struct echi_play *p, int rank, enum echi_task_kind kind, 
 }
 
 /* All parameters of a push. */
-static double adding_all(const struct echi_times *t) { return t->add > 0 ? t->add : (1 - ECHI_PREDICT_COPY) * t->exchange; }
+static double adding_all(const struct echi_times *t) { return t->add > 0 ? t->add : (1 - ECHI_EXCHANGE_COPY) * t->exchange; }
 
 double echi_play_adding(const struct echi_play *p, int rank, double params) {
     return adding_all(&p->times[rank]) * params / p->all;

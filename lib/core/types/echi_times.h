@@ -18,7 +18,8 @@ struct echi_unit_share { uint16_t of[ECHI_PASSES]; };
  * writes all frames for a peer at once), and cost `message` once. */
 struct echi_cost_io { double message, byte; };
 
-#define ECHI_STEP_MESSAGES 6   /* of an asynchronous step, at its worker */
+#define ECHI_STEP_MESSAGES 6      /* of an asynchronous step, at its worker */
+#define ECHI_EXCHANGE_COPY 0.85   /* of `exchange` the bytes through a socket, where `add` is not known */
 struct echi_times {
     /* Seconds of one step at several numbers of samples, ascending. */
     uint32_t count, n[ECHI_TIMES_MAX];
