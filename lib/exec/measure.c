@@ -379,6 +379,12 @@ static void units_of(const struct bench *b, struct echi_times *out) {
     }
 }
 
+/* Seconds of a processor, without a quota: a step's messages, and a push's bytes through a socket. */
+static double messages_take(struct echi_cost_io io) { return ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message; }
+static double bytes_take(const struct echi_job *job, struct echi_cost_io io) {
+    return (double)job->n_params * sizeof(echi_real) * io.byte;
+}
+
 /* What the threads that compute together may take: each has its part. One that is granted all of a processor has no quota. */
 static void quota_of(const struct echi_device *device, struct echi_times *out) {
     double quota, period;
@@ -429,8 +435,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     out->count = (uint32_t)timing.sizes;
     out->add = params * median(timing.add, timing.owned) * scale;
     out->update = params * median(timing.update, timing.owned) * scale;
-    out->exchange = out->add + params * sizeof(echi_real) * io.byte * scale;
-    out->messages = ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message * scale;
+    out->exchange = out->add + bytes_take(job, io) * scale;
+    out->messages = messages_take(io) * scale;
     units_of(&b, out);
     variation_of(&timing, out);
 out:
@@ -439,8 +445,8 @@ out:
 }
 
 void echi_measure_messages(const struct echi_job *job, struct echi_cost_io io, struct echi_times *times) {
-    times->exchange = (double)job->n_params * sizeof(echi_real) * io.byte / ECHI_EXCHANGE_COPY;
-    times->messages = ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message;
+    times->exchange = bytes_take(job, io) / ECHI_EXCHANGE_COPY;
+    times->messages = messages_take(io);
 }
 
 /* ---------------------------------------------------------- for a profile */
@@ -500,7 +506,7 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
             if (run == 0 || seconds < least[cost]) least[cost] = seconds;
         }
     /* On the clock of this host, which may own a share of a processor only. */
-    const double params = (double)job->n_params, scale = times->messages / (ECHI_STEP_MESSAGES * MESSAGE_CALLS * io.message);
+    const double params = (double)job->n_params, scale = times->messages / messages_take(io);
     out->apply = times->update / params;
     out->add = times->add / params;
     out->refresh = least[REFRESH] * scale / params / 2;

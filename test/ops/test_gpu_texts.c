@@ -280,7 +280,7 @@ static void long_sums(void **state) {
                 try(ECHI_PRODUCT_MATRIX, (enum echi_product_precision)precision, major, seed, true);
 }
 
-/* So many sums that tiles of 128 rows take less than those of 64, on a card of one multiprocessor. */
+/* So many sums that tiles of 128 rows take less than those of 64, on a GPU of one multiprocessor. */
 static void large_tiles(void **state) {
     (void)state;
     for (uint32_t seed = 1; seed < 6; seed += 2 * test_part())

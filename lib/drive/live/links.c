@@ -94,15 +94,16 @@ static void widen(struct echi_rate *r, struct echi_rate seen) {
 }
 
 static bool hear_pong(struct echi_links *l, uint64_t clock, int64_t now) {
+    struct echi_links_pair *pair = l->pairs ? &l->pairs[l->partner] : NULL;
     const int64_t way = now - l->ping_at;
     const double seconds = (double)(way > 0 ? way : 1) * 1e-9;
     if (l->pongs == l->pings || clock > INT64_MAX) return false;
     if (l->round_trip == 0 || seconds < l->round_trip) l->round_trip = seconds;
-    if (l->pongs++ > 0 && l->pairs && seconds >= l->pairs[l->partner].round_trip) return true;
-    if (l->pairs)
-        l->pairs[l->partner] = (struct echi_links_pair){
-            .out = l->pairs[l->partner].out, .in = l->pairs[l->partner].in, .round_trip = seconds,
-            .offset = ((double)clock - (double)(l->ping_at + l->wall)) * 1e-9 - seconds / 2};
+    if (pair && (l->pongs == 0 || seconds < pair->round_trip)) {
+        pair->round_trip = seconds;
+        pair->offset = ((double)clock - (double)(l->ping_at + l->wall)) * 1e-9 - seconds / 2;
+    }
+    l->pongs++;
     return true;
 }
 

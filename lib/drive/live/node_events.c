@@ -121,7 +121,7 @@ void echi_node_measure_links(struct echi_node *n) {
                         out->rate * 8e-6, out->lowest * 8e-6, out->highest * 8e-6, in->rate * 8e-6, in->lowest * 8e-6, in->highest * 8e-6,
                         n->links.told ? ", as the plan says" : "");
     if (n->links.round_trip > 0)
-        echi_config_log(n->c->config, ECH_LOG_INFO, "its shortest round trip takes %.3g ms", n->links.round_trip * 1e3);
+        echi_config_log(n->c->config, ECH_LOG_INFO, "the shortest round trip to another node takes %.3g ms", n->links.round_trip * 1e3);
     measure_steps(n);
 }
 
