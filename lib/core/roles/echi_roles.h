@@ -174,6 +174,7 @@ struct echi_owner {
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
     struct echi_ranks works;                      /* the same as a set */
+    struct echi_ranks away;                       /* those that have not said yet that they know of the last takeover */
     uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),
                                                      and how many have so few */
     struct echi_ranks owed, held_back;            /* to whom weights are owed: who may get them, as far as is known,
@@ -291,7 +292,6 @@ struct echi_owner {
     uint32_t late[ECHI_WORLD_MAX];                /* steps of an earlier stay that were applied since it left */
     int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
     uint32_t norm_in[ECHI_WORLD_MAX];             /* sync_norm: samples in the sums that have come */
-    bool away[ECHI_WORLD_MAX];                    /* it has not said yet that it knows of the last takeover */
     /* Its last word on that: the takeover's membership epoch, the version of its weights, and that it has none. */
     struct { uint32_t stay; uint64_t version; bool without; } resumed[ECHI_WORLD_MAX];
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */

@@ -38,7 +38,6 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->joined[r] = o->late[r] = 0;
         o->pushed_at[r] = o->answered_in[r] = 0;
         o->number[r] = 0;
-        o->away[r] = false;
         o->resumed[r].stay = 0;
         if (member) list_worker(o, r);
     }
@@ -279,6 +278,7 @@ static const struct echi_lease *round_place(const struct echi_owner *o) {
 static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy || !o->started || o->takeover.still || o->takeover.takes) return;
     if (echi_norms_join(o, out) || o->momentum_sending || echi_states_decode(o, out)) return;
+    if (echi_ranks_next(&o->away, 0) >= 0) return;   /* a round further it would lack the weights that come after theirs */
     if (o->round.by_part) return echi_rounds_pump(o, out);
     const uint8_t to = echi_owner_free_snapshot(o);
     if (o->round_count) {
@@ -346,7 +346,7 @@ void echi_owner_end_round(struct echi_owner *o, const struct echi_ranks *have, s
     }
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];
-        if (o->answer[r] == 0 && !o->away[r] && !echi_ranks_has(have, r) && answers(o, r)) echi_owner_owe(o, r, 1);
+        if (o->answer[r] == 0 && !echi_ranks_has(have, r) && answers(o, r)) echi_owner_owe(o, r, 1);
     }
     echi_norms_applied(o, o->round_push[0].lease.round);
     o->round_count = 0;
@@ -538,6 +538,7 @@ static void leave(struct echi_owner *o, int rank) {
     if (!o->view[rank].member) return;
     set_view(o, rank, (struct echi_worker_view){.idle = true, .steps = o->view[rank].steps});
     owe_nothing(o, rank);
+    echi_ranks_drop(&o->away, rank);
 }
 
 /* The plan says who is of this group; those who are new join. */

@@ -137,7 +137,7 @@ static bool lacks(const struct echi_owner *o, int rank) { return o->trickled[ran
 
 /* Has it all of the answers before? */
 static bool may_get(const struct echi_owner *o, int rank) {
-    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !o->away[rank];
+    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !echi_ranks_has(&o->away, rank);
 }
 
 /* Mostly all others are receivers from the first event of a round on: nobody looks at each of them again. */

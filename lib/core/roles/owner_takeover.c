@@ -66,8 +66,8 @@ void echi_owner_stands(struct echi_owner *o, struct echi_actions *out) {
 
 /* Weights that are newer than those it has. Where they are not whole here the end of the round under way sends the next. */
 static void answer_resumed(struct echi_owner *o, int rank) {
-    if (o->resumed[rank].stay != o->takeover.stay || !o->away[rank]) return;
-    o->away[rank] = false;
+    if (o->resumed[rank].stay != o->takeover.stay || !echi_ranks_has(&o->away, rank)) return;
+    echi_ranks_drop(&o->away, rank);
     if ((o->resumed[rank].without || o->resumed[rank].version < o->version) && !is_between(o)) echi_owner_owe(o, rank, 1);
 }
 
@@ -119,7 +119,7 @@ void echi_owner_takeover(struct echi_owner *o, const struct echi_event *e, struc
     for (int i = 0; i < o->workers; i++) {
         const int r = o->worker[i];
         o->joined[r] = o->takeover.stay;
-        o->away[r] = true;
+        echi_ranks_add(&o->away, r);
         o->answer[r] = 0;
         echi_ranks_drop(&o->owed, r);
         answer_resumed(o, r);
