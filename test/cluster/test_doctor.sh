@@ -4,7 +4,7 @@
 # two nodes, with a key and without; strangers at its door; a table of three (of hosts with a thin link: test_links.sh).
 # make check only: 10 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
-! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which" \
+! under thread || skip "it measures and answers on the threads of a run, which test_every_kind.sh starts, and of a net, which" \
     "test_doctor and test_net watch"
 doctor() { ends_with "$1" "$2" doctor "${@:3}"; }
 shows() { grep -qE -e "$1" "$work/out" || bad "${2:-the page} does not say '$1'"; }   # of the page just printed

@@ -3,7 +3,7 @@
 # A net with residual blocks, dropout and batch-norm, in trunk and head, as a user meets it: the same bits from any cluster, recorded and
 # replayed; looks do not drop; and what does not fit is refused with its line.
 . "$(dirname "$0")/cluster.bash"
-! under thread || skip "it compares bits; its threads are those of test_exact and test_replay.sh, which run here"
+! under thread || skip "it compares bits; its threads are those of test_exact and test_every_kind.sh, which run here"
 bars "$work/data" 60 5
 cat >"$work/net" <<'END'
 input 1 28 28

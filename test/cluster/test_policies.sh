@@ -4,7 +4,7 @@
 # must be equal is equal.
 # make check only: 39 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
-! under address || skip "its worlds are more of those of test_replay.sh, which run here"
+[ -z "${SAN:-}" ] || skip "its worlds are more of those of test_every_kind.sh, which runs here"
 light
 idx_set "$work/data" 1000 50
 json() { command -v python3 >/dev/null || return 0; python3 -m json.tool "$work/report" >/dev/null; }
@@ -25,7 +25,6 @@ policies=("bsp" "bsp --shares equal" "bsp --separate 1" "asp" "ssp" "gssp" "gssp
     "local --inner-steps 3" "auto")
 tried=0
 worlds="1 2 3 5"
-! under thread || worlds=5
 for world in $worlds; do
     for policy in "${policies[@]}"; do
         # Every policy in a world of 3, and in each other world every third, in turn; one group a node at most.
@@ -39,7 +38,6 @@ done
 policies=("asp --samples-per-step 7" "gssp --groups 3 --samples-per-step 128" "local --samples-per-step 7 --inner-steps 5" "bsp"
     "bsp --separate 1" "ssp --staleness 0" "gssp --samples-per-step 13" "asp --weigh-by-time --drop-older 1.5 --samples-per-step 7"
     "asp --drop-older 0.001" "local --inner-steps 200")
-! under thread || policies=("${policies[@]:0:3}")
 for policy in "${policies[@]}"; do
     read -ra words <<<"--sync $policy"
     done_as_asked 3 2050 "${words[@]}" --batch 33 --epochs 2.05 --eval-every 300 --slow 1=3
@@ -99,9 +97,7 @@ expect 0 '^  speed ' --data "$work/data" --local 3 --sync gssp --seed 2 --steps 
 check "--init is not where the run starts" cmp -s "$work/one" "$work/three"
 
 # --- bsp with unequal shares is one node with the whole round, but for the order of sums
-if under thread; then
-    echo "weights are not compared under ThreadSanitizer: these runs have no other threads than those above"
-elif command -v python3 >/dev/null; then
+if command -v python3 >/dev/null; then
     cat >"$work/apart.py" <<'END'
 # usage: apart.py A B: the largest difference of two safetensors files, relative to the largest value of its tensor.
 import array, json, math, struct, sys

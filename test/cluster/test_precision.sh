@@ -4,7 +4,7 @@
 # is refused. --isa: kernels and recordings name the instruction set asked for, and a replay takes it again.
 # make check only: 14 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
-! under thread || skip "what bf16 changes is arithmetic; the threads are those of test_policies.sh, which runs here"
+! under thread || skip "what bf16 changes is arithmetic; the threads are those of test_every_kind.sh, which runs here"
 idx_set "$work/data" 600 50
 less() { awk "BEGIN { exit !($1 < $2) }"; }
 

@@ -14,7 +14,7 @@ idx_set "$work/data" 1000 50
 # Group 0 is rank 0's, group 1 rank 2's. Under ThreadSanitizer the arithmetic is slower than any sleep, and who waited for the processor
 # looks slow.
 ! under thread || skip "steps are too slow to tell nodes apart by their sleep; its threads are those of test_lost_node.sh and" \
-    "test_replay.sh, which run here"
+    "test_every_kind.sh, which run here"
 slow=40
 printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.001' 'momentum 0.5' 'decay 0' 'head none' 'group 0 owner 0 workers 0:16 1:16' \
     'group 1 owner 2 workers 2:16 3:16' >"$work/plan"

@@ -443,7 +443,7 @@ static double slowest_of_16(const double *seconds, const struct echi_times *t) {
 
 static void the_table_that_was_found_before(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i += test_part() > 1 ? 4 : 1) {
         double seconds[16];
         for (int r = 0; r < 16; r++) seconds[r] = pow(found[i].spread, r / 4 / 3.0);
         nodes(16, seconds);
@@ -500,7 +500,7 @@ static double unbound(int r) {
 static void any_plan_has_a_rate(void **state) {
     (void)state;
     int made = 0;
-    for (uint32_t seed = 1; seed <= 400; seed++) {
+    for (uint32_t seed = 1; seed <= 400; seed += test_part()) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 21);
         if (!any(&r)) continue;
@@ -529,7 +529,7 @@ static void any_plan_has_a_rate(void **state) {
         if (!(fabs(twice.rate / p.rate / 2 - 1) <= 0.01 && fabs(twice.staleness - p.staleness) <= 0.005 + 0.01 * p.staleness))
             fail_msg("seed %u: %g, twice as fast %g; %g stale, then %g", seed, p.rate, twice.rate, p.staleness, twice.staleness);
     }
-    assert_true(made > 300);
+    assert_true(made > 300 / (int)test_part());
 }
 
 /* A resource more: never clearly slower, where all wait for all. (Else it may be: a faster node takes more of a link or of the head
