@@ -22,10 +22,11 @@
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
 #define NO_TIME 1e-9    /* and anything else: a clock that stands still, or goes back, must not make it less than nothing */
-/* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so long (but
- * two at least, for a slope), and no sweep begins after so long. */
+/* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so many seconds (but
+ * two at least, for a slope), and no sweep begins after so many times --measure. That is 5 s by default, three sweeps of ResNet-18 on
+ * half a core: the middle one of three steps counts, while of two it would be the smaller one. */
 #define LONG_STEP 0.15
-#define LONG_SWEEPS 2.0
+#define LONG_SWEEPS 12
 /* One of a step's messages takes so many times what the least message takes at one end of a socket, for what net, wire and roles do about
  * it, and the thread that wakes for it: of the time that the I/O thread of a worker with LeNet-5 takes a step, what its bytes leave over,
  * by the times that something comes or goes. */
@@ -35,10 +36,9 @@
  * MOST_BETWEEN bytes would leave nothing in any cache either. */
 #define BETWEEN 8
 #define MOST_BETWEEN ((size_t)16 << 20)
-/* What an owner does takes as long for each parameter of a model that is larger still: with gradients and momentum that is 64 MiB, which
- * few caches hold. Half a million parameters stay in one, and took a tenth less each. Beyond OFTEN_OWNED it is done once a sweep. */
-#define MOST_OWNED ((size_t)1 << 22)
-#define OFTEN_OWNED ((size_t)1 << 19)
+/* What an owner does takes about as long for each parameter of a larger model (3.2 million, whose momentum no cache keeps from one step to
+ * the next: a tenth longer). More would be memory that a small machine lacks. */
+#define MOST_OWNED ((size_t)1 << 19)
 /* And a worker waits between two steps, for weights, for the head, for its quota: then caches have gone to others and the processor to
  * sleep, and a short step takes half as long again (LeNet-5, 16 samples on a virtual machine: 0.43 ms one after the other, 0.8 ms behind
  * 3 ms of rest as in the run). Longer ones do not notice. */
@@ -68,7 +68,7 @@ struct bench {
     struct echi_stack *few[2];   /* the same for the least size alone: a processor may have other kernels for a few samples. NULL: none */
     struct echi_buffer *params, *grads;
     struct echi_buffer *sum, *moment; size_t owned;   /* an owner's, of so many parameters */
-    echi_real *rows, *cut_rows, *visit, *back;   /* what comes to the head; one visit's of it, put together; what goes back */
+    echi_real *rows, *cut_rows, *visit;   /* what comes to the head; one visit's, put together */
     uint16_t *labels;
     uint32_t *index, at;   /* samples are read on from here */
     struct echi_row *who;  /* for dropout: any will do */
@@ -158,7 +158,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     ECHI_TRY(echi_stack_grads(stack, 0, err));
     if (!head) return ECH_OK;
     ECHI_TRY(echi_stack_input_grad(stack, b->visit, err));
-    memcpy(b->back, b->visit, cut_bytes);
+    memcpy(b->other, b->visit, cut_bytes < b->other_bytes ? cut_bytes : b->other_bytes);   /* back to whoever sent them */
     return ECH_OK;
 }
 
@@ -340,10 +340,8 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->sum, err));
     ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->moment, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
-    const size_t cut_bytes = (size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows;
-    b->cut_rows = echi_alloc_aligned(cut_bytes);
-    b->visit = echi_alloc_aligned(cut_bytes);
-    b->back = echi_alloc_aligned(cut_bytes);
+    b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
+    b->visit = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->visit);
     b->labels = calloc((size_t)most, sizeof *b->labels);
     b->index = calloc((size_t)most, sizeof *b->index);
     b->who = calloc((size_t)most, sizeof *b->who);
@@ -351,10 +349,10 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
                                                                                   : job->n_params * BETWEEN * sizeof(echi_real);
     b->other = echi_alloc_aligned(b->other_bytes);
     b->unit = calloc(SIZES, sizeof *b->unit);
-    if (!b->unit || !b->rows || !b->cut_rows || !b->visit || !b->back || !b->labels || !b->index || !b->who || !b->other)
+    if (!b->unit || !b->rows || !b->cut_rows || !b->visit || !b->labels || !b->index || !b->who || !b->other)
         return echi_fail(err, ECH_E_MEMORY, "run.measure",
                          "no memory for %zu bytes to measure a step of %d samples in; use a smaller batch or model",
-                         (size_t)most * (echi_shape_size(job->model->input) + 3 * job->cut_width) * sizeof(echi_real) + b->other_bytes,
+                         (size_t)most * (echi_shape_size(job->model->input) + 2 * job->cut_width) * sizeof(echi_real) + b->other_bytes,
                          most);
     if (!there) echi_model_init(job->model, 1, echi_buffer_host(b->params));
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
@@ -373,7 +371,6 @@ static void bench_close(struct bench *b) {
     echi_free_aligned(b->rows);
     echi_free_aligned(b->cut_rows);
     echi_free_aligned(b->visit);
-    echi_free_aligned(b->back);
     free(b->labels);
     free(b->index);
     free(b->who);
@@ -431,14 +428,14 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ECHI_TRY_GOTO(few_stacks(&b, err), out);
     ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
     const int64_t began = echi_now();
-    while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {
+    while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * job->measure * 1e9)) {
         const int sweep = timing.sweeps++;
         for (int i = 0; i < timing.sizes; i++) {
             for (int head = 0; head <= cut; head++) {
                 ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
                 ECHI_TRY_GOTO(time_units(&b, i, head, &timing, &slowness, err), out);
             }
-            if (i == 0 || b.owned <= OFTEN_OWNED) ECHI_TRY_GOTO(time_owner(&b, &timing, err), out);
+            ECHI_TRY_GOTO(time_owner(&b, &timing, err), out);
             if (i > 0 && (typical(&timing, i, 0) + typical(&timing, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
         }
     }
