@@ -340,8 +340,9 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->sum, err));
     ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->moment, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
-    b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
-    b->visit = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->visit);
+    const size_t cut_bytes = (size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows;
+    b->cut_rows = echi_alloc_aligned(cut_bytes);
+    b->visit = echi_alloc_aligned(cut_bytes);
     b->labels = calloc((size_t)most, sizeof *b->labels);
     b->index = calloc((size_t)most, sizeof *b->index);
     b->who = calloc((size_t)most, sizeof *b->who);

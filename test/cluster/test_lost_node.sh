@@ -93,32 +93,26 @@ for victims in $((1 + RANDOM % 3)) '1 3' $((2 + RANDOM % 2)); do
     for victim in $victims; do ended "${nodes[victim]}"; done
 done
 
-# A ring: whoever is lost breaks it, here one that owns nothing, and the others go on without it.
-rm -f "$work/report"
-printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'shards 0,2' 'exchange ring' \
-    'group 0 owner 0 workers 0:16 1:16 2:16 3:16' >"$work/ring"
-begin --epochs $long --report "$work/report" --plan "$work/ring" --eval-every 500
-says "$work/0.log" 'summed on a ring' "a ring, from a plan's file"
-sleep "0.$((RANDOM % 8))"
-kill -KILL "${nodes[3]}"
-for rank in 0 1 2; do node_ends $rank 0 '' "kill -9 in a ring"; done
-says "$work/0.log" 'rank 3 was lost' "kill -9 in a ring"
-says "$work/0.log" 'the ring has ended' "kill -9 in a ring"
-check "kill -9 in a ring: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
-ended "${nodes[3]}"
+ring_breaks() {   # ring_breaks WHAT LINE...: rank 3 is killed on a ring; the plan has these lines
+    local what=$1
+    rm -f "$work/report"
+    printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'exchange ring' "${@:2}" >"$work/ring"
+    begin --epochs $long --report "$work/report" --plan "$work/ring" --eval-every 500
+    says "$work/0.log" 'summed on a ring' "$what, from a plan's file"
+    sleep "0.$((RANDOM % 8))"
+    kill -KILL "${nodes[3]}"
+    for rank in 0 1 2; do node_ends $rank 0 '' "kill -9 in $what"; done
+    says "$work/0.log" 'rank 3 was lost' "kill -9 in $what"
+    says "$work/0.log" 'the ring has ended' "kill -9 in $what"
+    check "kill -9 in $what: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
+    ended "${nodes[3]}"
+}
+# Whoever is lost breaks a ring, here one that owns nothing, and the others go on without it.
+ring_breaks 'a ring' 'shards 0,2' 'group 0 owner 0 workers 0:16 1:16 2:16 3:16'
 
 if [ -z "${SAN:-}" ]; then   # what follows has the code of the above, and is about what comes of it
     # The same without rank 0, which only coordinates: whoever is lost there owns parts, and another owner gets them.
-    printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'shards 3,1,2' 'exchange ring' \
-        'group 0 owner 3 workers 1:24 2:20 3:20' >"$work/ring"
-    begin --epochs $long --report "$work/report" --plan "$work/ring" --eval-every 500
-    says "$work/0.log" 'summed on a ring' "a ring without rank 0"
-    sleep "0.$((RANDOM % 8))"
-    kill -KILL "${nodes[3]}"
-    for rank in 0 1 2; do node_ends $rank 0 '' "kill -9 in a ring without rank 0"; done
-    says "$work/0.log" 'the ring has ended' "kill -9 in a ring without rank 0"
-    check "kill -9 in a ring without rank 0: not $((2000 * long)) samples" grep -q "\"samples\": $((2000 * long))," "$work/report"
-    ended "${nodes[3]}"
+    ring_breaks 'a ring without rank 0' 'shards 3,1,2' 'group 0 owner 3 workers 1:24 2:20 3:20'
 
     # One that dies before training: its parts begin with the first weights, which all owners have been sent. Then the weights are those
     # of one node that trains so many rounds, but for the order of sums.

@@ -24,8 +24,7 @@ done_as_asked() {
 policies=("bsp" "bsp --shares equal" "bsp --separate 1" "asp" "ssp" "gssp" "gssp --separate off" "gssp --groups 2"
     "local --inner-steps 3" "auto")
 tried=0
-worlds="1 2 3 5"
-for world in $worlds; do
+for world in 1 2 3 5; do
     for policy in "${policies[@]}"; do
         # Every policy in a world of 3, and in each other world every third, in turn; one group a node at most.
         tried=$((tried + 1))

@@ -617,7 +617,7 @@ static void drawn_clusters_end(void **state) {
     (void)state;
     static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
     int ended = 0, lost = 0, went_on = 0;
-    for (uint32_t seed = 0; seed < 240; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 400; seed += test_part()) {
         struct echi_random random;
         char number[16];
         echi_random_init(&random, seed, ECHI_STREAM_TEST, 99);
@@ -663,7 +663,7 @@ static void drawn_clusters_end(void **state) {
         went_on += status == ECH_OK && a.report.n_lost > 0;
     }
     print_message("%d clusters trained all, %d of them without some that were lost; %d ended with a node\n", ended, went_on, lost);
-    assert_true(test_part() > 1 || (went_on >= 20 && lost > 0));
+    assert_true(test_part() > 1 || (went_on >= 20 && lost >= 5));
 }
 
 /* ------------------------------------------------------------- regrouping */

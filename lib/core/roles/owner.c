@@ -278,7 +278,7 @@ static const struct echi_lease *round_place(const struct echi_owner *o) {
 static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy || !o->started || o->takeover.still || o->takeover.takes) return;
     if (echi_norms_join(o, out) || o->momentum_sending || echi_states_decode(o, out)) return;
-    if (echi_ranks_next(&o->away, 0) >= 0) return;   /* a round further it would lack the weights that come after theirs */
+    if (echi_ranks_next(&o->away, 0) >= 0) return;   /* two rounds on nobody would have the weights that come after theirs */
     if (o->round.by_part) return echi_rounds_pump(o, out);
     const uint8_t to = echi_owner_free_snapshot(o);
     if (o->round_count) {
