@@ -13,7 +13,7 @@
  * candidate is about a percent, but no longer than a coordinator may be busy for (some ms a candidate). */
 #define STEPS_EXACT 32
 #define STEPS_RANDOM 256
-#define STEPS_LEAST 16
+#define STEPS_LEAST 8
 #define STEPS_IN_ALL 4096
 /* A worker counts from when it has done so many steps, and all together a quarter of theirs; it does so many more at least. */
 #define FIRST_STEPS 3

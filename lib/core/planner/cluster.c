@@ -14,49 +14,68 @@ static double spread(const struct run *r) { return r->squares / (r->mean * r->me
 
 #define ROUNDING 1e-9
 
-void echi_cluster(const double *value, int count, int groups, int *out_group) {
-    /* best[i]: least cost of cutting the first i values into so many runs; cut[g - 2][i]: where the last of g runs begins. */
-    double best[ECHI_WORLD_MAX + 1];
-    uint16_t cut[ECHI_GROUPS_MAX - 1][ECHI_WORLD_MAX + 1];
-    if (groups > count) groups = count;
-    if (groups > ECHI_GROUPS_MAX) groups = ECHI_GROUPS_MAX;
+/* best[i]: least cost of cutting the first i values into so many runs; cut[g - 2][i]: where the last of g runs begins. */
+struct cuts { double best[ECHI_WORLD_MAX + 1]; uint16_t cut[ECHI_GROUPS_MAX - 1][ECHI_WORLD_MAX + 1]; };
+
+static void one_run(struct cuts *c, const double *value, int count) {
     struct run all = {0};
-    best[0] = 0;
+    c->best[0] = 0;
     for (int i = 1; i <= count; i++) {
         take(&all, value[i - 1]);
-        best[i] = spread(&all);
+        c->best[i] = spread(&all);
     }
-    for (int g = 2; g <= groups; g++) {
-        for (int i = count; i >= g; i--) {   /* downwards: those below i still count one run less */
-            struct run last = {0};
-            best[i] = -1;
-            for (int from = i - 1; from >= g - 1; from--) {   /* of cuts that cost the same, the first */
-                take(&last, value[from]);
-                const double own = spread(&last), cost = best[from] + own;
-                if (best[i] >= 0 && own > best[i] * (1 + ROUNDING)) break;   /* and longer runs spread more, but for rounding */
-                if (best[i] >= 0 && cost > best[i]) continue;
-                best[i] = cost;
-                cut[g - 2][i] = (uint16_t)from;
-            }
+}
+
+/* Into `runs` of them, from what is known of one run less. */
+static void one_run_more(struct cuts *c, const double *value, int count, int runs) {
+    for (int i = count; i >= runs; i--) {   /* downwards: those below i still count one run less */
+        struct run last = {0};
+        double best = -1;
+        for (int from = i - 1; from >= runs - 1; from--) {   /* of cuts that cost the same, the first */
+            take(&last, value[from]);
+            const double own = spread(&last), cost = c->best[from] + own;
+            if (best >= 0 && own > best * (1 + ROUNDING)) break;   /* and longer runs spread more, but for rounding */
+            if (best >= 0 && cost > best) continue;
+            best = cost;
+            c->cut[runs - 2][i] = (uint16_t)from;
         }
+        c->best[i] = best;
     }
+}
+
+static void groups_of(const struct cuts *c, int count, int groups, int *out_group) {
     for (int g = groups, end = count; g >= 1; g--) {
-        int from = g > 1 ? cut[g - 2][end] : 0;
+        const int from = g > 1 ? c->cut[g - 2][end] : 0;
         for (int i = from; i < end; i++) out_group[i] = g - 1;
         end = from;
     }
 }
 
+static bool all_tight(const double *value, int count, double ratio, const int *group) {
+    for (int i = 0, first = 0; i < count; i++) {
+        if (group[i] != group[first]) first = i;
+        if (value[i] > ratio * value[first]) return false;
+    }
+    return true;
+}
+
+static int least_of(int a, int b, int c) { return a < b ? (a < c ? a : c) : b < c ? b : c; }
+
+void echi_cluster(const double *value, int count, int groups, int *out_group) {
+    struct cuts c;
+    const int most = least_of(groups, count, ECHI_GROUPS_MAX);
+    one_run(&c, value, count);
+    for (int g = 2; g <= most; g++) one_run_more(&c, value, count, g);
+    groups_of(&c, count, most, out_group);
+}
+
 int echi_cluster_auto(const double *value, int count, double ratio, int most, int *out_group) {
-    if (most > count) most = count;
+    struct cuts c;
+    most = least_of(most, count, ECHI_GROUPS_MAX);
+    one_run(&c, value, count);
     for (int groups = 1;; groups++) {
-        echi_cluster(value, count, groups, out_group);
-        if (groups >= most) return groups;
-        bool tight = true;
-        for (int i = 0, first = 0; i < count; i++) {
-            if (out_group[i] != out_group[first]) first = i;
-            if (value[i] > ratio * value[first]) tight = false;
-        }
-        if (tight) return groups;
+        groups_of(&c, count, groups, out_group);
+        if (groups >= most || all_tight(value, count, ratio, out_group)) return groups;
+        one_run_more(&c, value, count, groups + 1);
     }
 }
