@@ -23,7 +23,7 @@
 #define ECHI_NET_KINDS_MAX 64
 #define ECHI_NET_CHUNK 65536u       /* bytes of payload in one frame at most */
 #define ECHI_NET_NAMES_MAX 256      /* names of one kind */
-#define ECHI_NET_PROTOCOL 4u        /* raised when a frame changes, or how messages are written */
+#define ECHI_NET_PROTOCOL 5u        /* raised when a frame changes, or how messages are written */
 #define ECHI_NET_KEY_LEAST 16       /* bytes of a key */
 #define ECHI_NET_KEY_MOST 4096
 

@@ -37,10 +37,10 @@ bool echi_keys_trivial(const void *key, size_t len) {
 }
 
 /* Every use has a word of its own, with the protocol's number in it, so that nothing derived for one serves for another. */
-static const char root_salt[] = "echelon 4 root", proof_use[] = "echelon 4 proof";
-static const char *const proof_of[] = {"echelon 4 caller's proof", "echelon 4 listener's proof"};
+static const char root_salt[] = "echelon 5 root", proof_use[] = "echelon 5 proof";
+static const char *const proof_of[] = {"echelon 5 caller's proof", "echelon 5 listener's proof"};
 /* "Plain": a cipher to come gets keys under another word. */
-static const char *const frames_of[] = {"echelon 4 caller's frames, plain", "echelon 4 listener's frames, plain"};
+static const char *const frames_of[] = {"echelon 5 caller's frames, plain", "echelon 5 listener's frames, plain"};
 
 void echi_keys_root(const void *key, size_t len, uint8_t out[ECHI_KEYS_BYTES]) {
     echi_hkdf_extract(root_salt, strlen(root_salt), key, len, out);

@@ -114,6 +114,8 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
                              int max_n, struct echi_stack **out, struct ech_error *err);
 void echi_stack_destroy(struct echi_stack *stack);             /* NULL is harmless */
 size_t echi_stack_bytes(const struct echi_stack *stack);       /* of activations and scratch */
+int echi_stack_block(const struct echi_stack *stack);         /* samples that its kernels compute together: a step of one more than a
+                                                                 multiple of it takes about as long as one of the next; 1: none */
 int echi_stack_units(const struct echi_stack *stack);
 void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end);   /* layers [first, end) */
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */

@@ -20,6 +20,7 @@ struct echi_stack_impl {
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);
+    int (*block)(const void *state);    /* echi_stack_block; no entry: 1 */
     void (*input)(void *state, int n, const echi_real *rows);
     void (*same_params)(void *state);   /* of the step that `input` began; no entry: parameters are read where they lie */
     void (*train)(void *state, const struct echi_training *training);   /* the step that `input` began trains */

@@ -182,6 +182,7 @@ void echi_stack_destroy(struct echi_stack *stack) {
 }
 
 size_t echi_stack_bytes(const struct echi_stack *stack) { return stack->bytes; }
+int echi_stack_block(const struct echi_stack *stack) { return stack->impl->block ? stack->impl->block(stack->state) : 1; }
 int echi_stack_units(const struct echi_stack *stack) { return stack->n_units; }
 
 void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end) {

@@ -318,6 +318,12 @@ static ech_status both_stacks(const struct bench *b, int most, struct echi_stack
     return echi_stack_create(b->device, job->kernels, model->layers + cut, model->n_layers - cut, most, head, err);
 }
 
+/* Samples that are computed together, by the trunk or by the head. */
+static uint16_t bench_block(const struct bench *b) {
+    const int trunk = echi_stack_block(b->trunk), head = b->head ? echi_stack_block(b->head) : 1;
+    return (uint16_t)(trunk > head ? trunk : head);
+}
+
 static ech_status bench_stacks(struct bench *b, const struct echi_job *job, struct echi_device *device, struct echi_lane *lane, int most,
                                 struct ech_error *err) {
     *b = (struct bench){.job = job, .device = device, .lane = lane};
@@ -448,6 +454,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         out->head[i] = typical(&timing, i, 1) * scale;
     }
     out->count = (uint32_t)timing.sizes;
+    out->block = bench_block(&b);
     out->add = params * median(timing.add, timing.owned) * scale;
     out->update = params * median(timing.update, timing.owned) * scale;
     out->exchange = out->add + bytes_take(job, io) * scale;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Profiles: the built-in one, the text file, and what a model costs that was not measured. The file, all of it required:
+ * Profiles: the built-in one, the text file, and what a model costs that was not measured. The file, all of it required but for `block`:
  *     machine Intel Xeon ..., AVX-512          (for people)
  *     model lenet5                             (for people)
  *     trunk_operations 357600                  (multiply-adds of a sample forward, in front of the cut)
@@ -10,6 +10,7 @@
  *     message 10 us
  *     look 7.5 us                              (a test sample: read, forward)
  *     trunk_units 2                            (units in front of the cut; a unit: echi_times.h)
+ *     block 16                                 (samples that are computed together, as in echi_times.h; may be missing: 1)
  *     step 64 trunk 950 us head 110 us         (a line for each number of samples, ascending, up to 12)
  *     unit 1 at 64 forward 130 us backward 210 us   (a line for each unit at the same one to three of these sizes)
  * Of a trunk, and of a head, the times of units say which part each takes; how much all take is said by `step`. */
@@ -101,7 +102,7 @@ void echi_profile_builtin(struct echi_profile *out) {
     *out = (struct echi_profile){
         .machine = "one thread of a Sapphire Rapids Xeon, AVX-512", .model = "lenet5",
         .trunk_ops = 357600, .head_ops = 58920, .parameters = 61706,
-        .times = {.count = 7, .n = {8, 16, 32, 48, 64, 96, 128},
+        .times = {.count = 7, .n = {8, 16, 32, 48, 64, 96, 128}, .block = 16,
                   .trunk = {244e-6, 255e-6, 485e-6, 714e-6, 954e-6, 1425e-6, 1888e-6},
                   .head = {44e-6, 49e-6, 77e-6, 111e-6, 144e-6, 222e-6, 296e-6},
                   .units = 5, .cut = 2, .sizes = ECHI_UNIT_SIZES, .size = {0, 3, 6}},
@@ -174,7 +175,7 @@ static const struct field {
     {"message", offsetof(struct echi_profile, message), MICRO, 0, 1, "a message besides its bytes, at one end"},
     {"look", offsetof(struct echi_profile, eval), MICRO, 0, 1e3, "a sample of the test set, read and forward"},
 };
-enum { FIELDS = (int)(sizeof fields / sizeof fields[0]), MACHINE = FIELDS, MODEL, TRUNK_UNITS, STEP, UNIT, KEYS };
+enum { FIELDS = (int)(sizeof fields / sizeof fields[0]), MACHINE = FIELDS, MODEL, TRUNK_UNITS, STEP, UNIT, BLOCK, KEYS };
 
 static double *field_of(struct echi_profile *p, const struct field *f) { return (double *)(void *)((char *)p + f->at); }
 
@@ -203,6 +204,7 @@ static void print(struct echi_print *out, struct echi_profile *p) {
         echi_print(out, "%s %.6g%s   # %s\n", f->key, *field_of(p, f) / written[f->unit].factor, written[f->unit].text, f->says);
     echi_print(out, "trunk_units %d   # units in front of the cut: layers with parameters, each with those behind it up to the next\n",
                t->cut);
+    if (t->block > 1) echi_print(out, "block %d   # samples that are computed together\n", t->block);
     for (uint32_t i = 0; i < t->count; i++)
         echi_print(out, "step %u trunk %.6g us head %.6g us\n", t->n[i], t->trunk[i] * 1e6, t->head[i] * 1e6);
     for (int i = 0; i < t->sizes; i++)
@@ -311,9 +313,10 @@ static const char *fit_units(struct echi_times *t, long trunk_units, const struc
 static ech_status read_lines(struct echi_lines *lines, struct echi_profile *p, struct units *units) {
     const char *known[KEYS];
     bool said[KEYS] = {false};
-    long trunk_units = 0;
+    long trunk_units = 0, block = 1;
     for (int i = 0; i < FIELDS; i++) known[i] = fields[i].key;
     known[MACHINE] = "machine", known[MODEL] = "model", known[TRUNK_UNITS] = "trunk_units", known[STEP] = "step", known[UNIT] = "unit";
+    known[BLOCK] = "block";
     for (const char *word; (word = echi_lines_next(lines));) {
         int k = 0;
         while (k < KEYS && strcmp(word, known[k]) != 0) k++;
@@ -327,15 +330,17 @@ static ech_status read_lines(struct echi_lines *lines, struct echi_profile *p, s
         else if (k == UNIT) ECHI_TRY(read_unit(lines, units));
         else if (k == TRUNK_UNITS)
             ECHI_TRY(echi_lines_whole(lines, "trunk_units needs a number from 1 to 256", 1, ECHI_UNITS_MAX, &trunk_units));
+        else if (k == BLOCK) ECHI_TRY(echi_lines_whole(lines, "block needs a number of samples, from 1 to 65535", 1, 65535, &block));
         else if (k == MACHINE) echi_lines_rest(lines, p->machine, sizeof p->machine);
         else if (k == MODEL) echi_lines_rest(lines, p->model, sizeof p->model);
         else ECHI_TRY(read_field(lines, &fields[k], field_of(p, &fields[k])));
         ECHI_TRY(echi_lines_end(lines));
     }
     for (int k = 0; k < KEYS; k++)
-        if (!said[k])
+        if (!said[k] && k != BLOCK)
             return echi_fail(lines->err, ECH_E_FORMAT, lines->operation, "%s is not a whole profile: the line '%s' is missing", lines->path,
                              known[k]);
+    p->times.block = (uint16_t)block;
     const char *reason = fit_units(&p->times, trunk_units, units);
     if (reason) return echi_fail(lines->err, ECH_E_FORMAT, lines->operation, "%s is not a whole profile: %s", lines->path, reason);
     finish(p);

@@ -42,6 +42,12 @@ static void destroy(void *state) {
     free(b);
 }
 
+/* Where no narrower vectors take a rest, it takes as long as a full one. */
+static int block(const void *state) {
+    const struct batch *b = state;
+    return (b->pairs ? b->pairs : b->whole)->k->width;
+}
+
 static ech_status create_rest(struct batch *b, const struct echi_cpu_kernels *k, int most, struct echi_team *team,
                               const struct echi_layer *layers, int count, struct echi_cpu_stack **out, size_t *out_bytes,
                               struct ech_error *err) {
@@ -187,8 +193,8 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, \
-        .forward = forward, .output = output, .loss = loss, .output_grad = output_grad, .backward = backward,          \
+        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .block = block, .input = input,  \
+        .train = train, .forward = forward, .output = output, .loss = loss, .output_grad = output_grad, .backward = backward,          \
         .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take                                        \
     }
 CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)

@@ -58,7 +58,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "# a machine\nmachine A small one, base   # old\nmodel mine\r\n"
         "trunk_operations 1000\nhead_operations 200\nparameters 50\n"
         "apply 0.5 ns\nadd 0.25ns\nrefresh 1 ns\ncopy 0.125 ns\nmessage 10 us\nlook 2 ms\nstep 8 trunk 1 ms head 100 us\n"
-        "\tstep 64 trunk 0.008 s head 800us\ntrunk_units 1\nunit 1 at 64 forward 2 ms backward 6 ms\nunit 2 at 64 forward 1us backward 3us",
+        "\tstep 64 trunk 0.008 s head 800us\ntrunk_units 1\nblock 8\n"
+        "unit 1 at 64 forward 2 ms backward 6 ms\nunit 2 at 64 forward 1us backward 3us",
         NULL,
     };
     if (i == 1) { /* what is written where no other is given */
@@ -78,8 +79,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 
 /* clang-format off: as words on a line */
 static const char *const words[] = {
-    "machine ", "model ", "trunk_operations ", "head_operations ", "parameters ", "forward ", "backward ", "trunk_units ", "unit ", " at ",
-    "apply ", "add ", "refresh ", "copy ",
+    "machine ", "model ", "trunk_operations ", "head_operations ", "parameters ", "forward ", "backward ", "trunk_units ", "block ",
+    "unit ", " at ", "apply ", "add ", "refresh ", "copy ",
     "message ", "look ", "step ", " trunk ", " head ", " s", " ms", " us", " ns", "nan", "inf", "-0", "-1", "1e999", "1e-320", "1e-12 s",
     "3600 s", "65536", "0", "\n", "\r\n", "#", "", "\x1b[31m", "\t", NULL,
 };

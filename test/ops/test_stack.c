@@ -193,6 +193,27 @@ static void test_order_of_branches(void **state) {
     }
 }
 
+/* With a batch-norm a rest of samples takes as long as a full vector; without, narrower vectors take it. The reference computes samples
+* one by one. */
+static void test_blocks(void **state) {
+    (void)state;
+    const struct echi_cpu_kernels *k = echi_kernels(problem_device);
+    for (int norm = 0; norm <= 1; norm++) {
+        struct problem p;
+        struct echi_stack *s = NULL;
+        problem_begin(&p, 3, 12, 12);
+        problem_window(&p, ECHI_OP_CONV2D, 20, 3, 3, 1, 1, 1, 1, true);
+        if (norm) problem_batch_norm(&p);
+        problem_fc(&p, 7, true);
+        assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_PLAIN, p.layers, p.count, 2 * k->width, &s, NULL), ECH_OK);
+        assert_int_equal(echi_stack_block(s), norm || !k->narrow ? k->width : k->narrow->narrow->width);
+        echi_stack_destroy(s);
+        assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_REFERENCE, p.layers, p.count, 16, &s, NULL), ECH_OK);
+        assert_int_equal(echi_stack_block(s), 1);
+        echi_stack_destroy(s);
+    }
+}
+
 /* Units cover the layers, in order, each once, and say what was chosen. */
 static void test_units(void **state) {
     (void)state;
@@ -398,6 +419,7 @@ static void test_conversions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_calls), cmocka_unit_test(test_arguments),        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image), cmocka_unit_test(test_order_of_branches),
         cmocka_unit_test(test_conversions),
     };

@@ -506,12 +506,12 @@ static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .delay = 1e-3, .update = 0.25,
-                                 .add = 0.03125, .quota = 0.05, .period = 0.1,
+                                 .add = 0.03125, .quota = 0.05, .period = 0.1, .block = 4,
                                  .link = {{1.25e8, 1e8, 1.3e8}, {1e7, 9e6, 1e7}}};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 10 * 8 + ECHI_LINK_BYTES + 2);
+    assert_int_equal(len, 1 + 3 * 20 + 2 + 10 * 8 + ECHI_LINK_BYTES + 2);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
@@ -558,16 +558,17 @@ static void times_come_back(void **state) {
     assert_true(echi_times_trunk(&t, 36) == 2.5);
     assert_true(echi_times_trunk(&t, 120) == 7);
     assert_true(echi_times_whole(&t, 8) == 1.25);
-    /* Within a block there is no slope: where nothing beyond it is known, as many blocks take so many times as long. */
-    const struct echi_times block = {.count = 2, .n = {8, 16}, .trunk = {3, 2.75}, .head = {0.25, 0.5}};
-    assert_true(echi_times_trunk(&block, 5) == 2.75 && echi_times_trunk(&block, 16) == 2.75);
-    assert_true(echi_times_trunk(&block, 17) == 5.5 && echi_times_trunk(&block, 64) == 11);
-    assert_true(echi_times_whole(&block, 64) == 13);
-    /* Beside a slope that is known, along that one; and two sizes that differ by more are no block. */
-    const struct echi_times slope = {.count = 3, .n = {8, 16, 32}, .trunk = {2, 2, 3}};
-    assert_true(echi_times_trunk(&slope, 33) == 4 && echi_times_trunk(&slope, 64) == 5);
+    /* Blocks: a step of one sample more takes as long as one of the next whole block, along the last slope; and where only one size was
+     * measured, in proportion. */
+    const struct echi_times block = {.count = 3, .n = {8, 16, 32}, .block = 16, .trunk = {2, 3, 5}, .head = {0.25, 0.5, 1}};
+    assert_true(echi_times_trunk(&block, 5) == 2 && echi_times_trunk(&block, 8) == 2);
+    assert_true(echi_times_trunk(&block, 9) == 3 && echi_times_trunk(&block, 16) == 3);
+    assert_true(echi_times_trunk(&block, 17) == 5 && echi_times_trunk(&block, 33) == 7 && echi_times_trunk(&block, 48) == 7);
+    assert_true(echi_times_whole(&block, 33) == 8.5 && echi_times_whole(&block, UINT32_MAX) == echi_times_whole(&block, UINT32_MAX - 14));
+    const struct echi_times one = {.count = 1, .n = {8}, .block = 8, .trunk = {2}};
+    assert_true(echi_times_trunk(&one, 3) == 2 && echi_times_trunk(&one, 9) == 4 && echi_times_trunk(&one, 16) == 4);
     const struct echi_times no_block = {.count = 2, .n = {8, 16}, .trunk = {2, 3}};
-    assert_true(echi_times_trunk(&no_block, 64) == 9);
+    assert_true(echi_times_trunk(&no_block, 12) == 2.5 && echi_times_trunk(&no_block, 64) == 9);
     /* Units are not known: a third of the trunk is its forward pass. */
     assert_true(echi_times_unit(&t, 0, ECHI_FORWARD, 8) == 0);
     assert_true(echi_times_forward(&t, 64) == 4.0 / 3);
@@ -622,7 +623,7 @@ static void units_come_back(void **state) {
     struct echi_times t = with_units(), back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 10 * 8 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
+    assert_int_equal(len, 1 + 3 * 20 + 2 + 10 * 8 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));

@@ -328,14 +328,14 @@ static void a_ring_as_fast_as_owners_is_taken(void **state) {
 /* With the head apart the loss of any owner ends the run: two that gain less than 10 % are not worth that. */
 static void owners_at_risk_must_gain_more(void **state) {
     (void)state;
-    static const char hosts[] = "default link 100 Mb/s delay 10 us\nhosts 2 speed 0.2 x\nhosts 6 speed 2 x\n";
+    static const char hosts[] = "default link 500 Mb/s delay 10 us\nhosts 2 speed 0.2 x\nhosts 6 speed 2 x\n";
     double predicted[2];
     for (int i = 0; i < 2; i++) {
         struct ech_config c;
         struct ech_report r;
         ech_config_init(&c);
         set(&c, "separate", "1");
-        set(&c, "batch", "32");
+        set(&c, "batch", "64");
         set(&c, "steps", "20");
         if (i) set(&c, "shards", "2");
         simulate_on(hosts, model, data, &c, &r);

@@ -133,6 +133,7 @@ static void a_refusal_names_file_and_line(void **state) {
         {4, "trunk_operations 0", "from 1 to"}, {4, "trunk_operations 5 s", "nothing more"}, {4, "trunk_operations nan", "found 'nan'"},
         {5, "head_operations -1", "found '-1'"}, {5, "head_operations", "end of the line"}, {6, "parameters 0", "from 1 to"},
         {7, "forward 0.25", "had times per unit: measure again, with `echelon train --profile-out`"}, {7, "trunk_units 0", "from 1 to 256"},
+        {14, "block 0", "block needs a number of samples, from 1 to 65535"}, {14, "block 65536", "found '65536'"},
         {7, "trunk_units 257", "from 1 to 256"}, {8, "apply 1", "s, ms, us or ns"},
         {8, "apply -1 ns", "found '-1'"},
         {8, "apply 1 h", "found '1 h'"}, {8, "apply 2 s", "apply needs a time up to 0.001 s"}, {9, "apply 1 ns", "said before"},
@@ -171,6 +172,7 @@ static void a_refusal_names_file_and_line(void **state) {
     assert_non_null(strstr(error.text, ":20: a profile has units at three numbers of samples at most"));
     /* What only the whole file tells. */
     static const struct { int line; const char *text, *says; } whole[] = {
+        {14, "block 8\nblock 8", "said before"},
         {7, "trunk_units 3", "it has fewer units than trunk_units says"},
         {15, "step 63 trunk 1 ms head 1 ms", "of which no step is written"},
         {17, "unit 2 at 64 forward 0 s backward 0 s", "its units take no time"},
@@ -195,6 +197,9 @@ static void every_line_must_be_there(void **state) {
         if (!strstr(error.text, says) || !strstr(error.text, path)) fail_msg("line %d: %s", line, error.text);
     }
     assert_int_equal(load_with(14, NULL), ECH_OK);   /* one size will do, none will not */
+    assert_int_equal(profile.times.block, 1);        /* and no line of blocks */
+    assert_int_equal(load_with(13, "look 2 ms\nblock 16"), ECH_OK);
+    assert_int_equal(profile.times.block, 16);
     assert_int_equal(load(good, (size_t)(strstr(good, "step") - good)), ECH_E_FORMAT);
     assert_non_null(strstr(error.text, "'step' is missing"));
     assert_int_equal(load("", 0), ECH_E_FORMAT);

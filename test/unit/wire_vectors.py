@@ -34,7 +34,7 @@ def seal(key, sequence, head, body):   # 2.8, the body as it is
 
 HELLO, REFUSE, PEERS, CONNECTED, READY, DATA, CREDIT, GOODBYE, CHALLENGE, PROOF = range(1, 11)
 def frame(kind_of_frame, body=b'', sealer=None, kind=0, name=0, message=0, chunk=b'', offset=0, total=0):
-    head = b'ECHN' + struct.pack('<BBBBIIHHIQQ', 4, kind_of_frame, kind, 0, 1, message, len(body), name, len(chunk), offset, total)
+    head = b'ECHN' + struct.pack('<BBBBIIHHIQQ', 5, kind_of_frame, kind, 0, 1, message, len(body), name, len(chunk), offset, total)
     tag = b'\0' * 16
     if sealer:
         tag = seal(sealer[0], sealer[1], head, body + chunk)
@@ -54,11 +54,11 @@ out = [('plain hello', frame(HELLO, hello(0, bytes(32), 1, '10.0.0.2:7001')))]
 caller_hello = frame(HELLO, hello(1, caller_nonce, 1, '10.0.0.2:7001'))
 challenge = frame(CHALLENGE, listener_nonce)
 transcript = hashlib.sha256(caller_hello + challenge).digest()
-root = hkdf_extract(b'echelon 4 root', key)
-proof_key = hkdf_expand(root, b'echelon 4 proof')
+root = hkdf_extract(b'echelon 5 root', key)
+proof_key = hkdf_expand(root, b'echelon 5 proof')
 connection = hkdf_extract(transcript, root)
-proof = lambda side: hmac.new(proof_key, b"echelon 4 %s's proof" % side + transcript, hashlib.sha256).digest()
-caller, listener = ([hkdf_expand(connection, b"echelon 4 %s's frames, plain" % side), 0] for side in (b'caller', b'listener'))
+proof = lambda side: hmac.new(proof_key, b"echelon 5 %s's proof" % side + transcript, hashlib.sha256).digest()
+caller, listener = ([hkdf_expand(connection, b"echelon 5 %s's frames, plain" % side), 0] for side in (b'caller', b'listener'))
 out += [('hello', caller_hello), ('challenge', challenge), ("caller's proof", frame(PROOF, proof(b'caller'))),
         ("listener's proof", frame(PROOF, proof(b'listener'))),
         ("listener's hello", frame(HELLO, hello(1, listener_nonce, 0, '10.0.0.1:7000'), listener)),

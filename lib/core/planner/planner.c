@@ -142,22 +142,24 @@ static double seconds_beside_head(const struct echi_plan_request *w, const struc
     return rate * own < LEAST_LEFT ? -1 : 1 / rate;
 }
 
-/* What a round takes on a node that is given so many samples: its layers of them, a push and weights back, at the owner
- * those of all workers, and at the head the whole round's rows. */
-static void bsp_times(const struct echi_times *times, const struct echi_plan *plan, int rank, int workers, struct echi_times *out) {
+/* What a round takes on a node that is given so many samples: its layers of them, a push and weights back, at an only owner those of all
+ * workers, where owners share them about as much again, and at the head the whole round's rows. `owners` as in the plan request. */
+static void bsp_times(const struct echi_times *times, const struct echi_plan *plan, int owners, int rank, int workers,
+                      struct echi_times *out) {
+    const int exchanges = owners > 1 ? 2 : rank == plan->owner_of[0] ? workers : 1;
     memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < out->count; i++) {
         if (plan->separated) out->head[i] = rank == plan->head ? echi_times_head(times, plan->round) : 0;
-        else out->head[i] += 2 * times->exchange * (rank == plan->owner_of[0] ? workers : 1);
+        else out->head[i] += 2 * times->exchange * exchanges;
     }
 }
 
 /* Those who share a round: ranks and their times; there is no room for a copy of all times. */
-struct sharers { const struct echi_times *times; const struct echi_plan *plan; const int *rank; int workers; };
+struct sharers { const struct echi_times *times; const struct echi_plan *plan; const int *rank; int owners, workers; };
 static double in_round(const void *self, int i, uint32_t n) {
     const struct sharers *s = self;
     struct echi_times t;
-    bsp_times(&s->times[s->rank[i]], s->plan, s->rank[i], s->workers, &t);
+    bsp_times(&s->times[s->rank[i]], s->plan, s->owners, s->rank[i], s->workers, &t);
     return echi_times_whole(&t, n);
 }
 
@@ -200,7 +202,7 @@ static ech_status bsp_shares(const struct echi_plan_request *w, const struct ech
         /* The owner's work depends on how many workers there are, and they on it: the second pass knows the first's. */
         int workers = here;
         for (int pass = 0; pass < 2; pass++) {
-            shares_by_speed(in_round, &(struct sharers){times, plan, rank, workers}, here, plan->round, some);
+            shares_by_speed(in_round, &(struct sharers){times, plan, rank, w->shards, workers}, here, plan->round, some);
             workers = 0;
             for (int i = 0; i < here; i++) workers += (n[rank[i]] = some[i]) > 0;
         }

@@ -24,6 +24,7 @@ struct echi_times {
     /* Seconds of one step at several numbers of samples, ascending. */
     uint32_t count, n[ECHI_TIMES_MAX];
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
+    uint16_t block;    /* samples that are computed together: beyond n[0] a step takes as long as one of the next multiple; 0, 1: none */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double add;        /* of that, to add it to a sum; the rest are its bytes on their way through a socket. 0: not known */
     double update;     /* to apply a push of all layers that is in: gradient, momentum, new weights; 0: not known */
@@ -47,7 +48,7 @@ size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t ca
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
 /* The part of a processor's time that a host is granted, in (0, 1]. */
 double echi_times_granted(const struct echi_times *times);
-/* Interpolated, extrapolated beyond the last. */
+/* Interpolated between whole blocks, extrapolated beyond the last. */
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);
 double echi_times_whole(const struct echi_times *times, uint32_t n);

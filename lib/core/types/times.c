@@ -120,6 +120,7 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
         echi_put_f64(&w, t->trunk[i]);
         echi_put_f64(&w, t->head[i]);
     }
+    echi_put16(&w, t->block);
     echi_put_f64(&w, t->exchange);
     echi_put_f64(&w, t->messages);
     echi_link_put(&w, &t->link);
@@ -153,6 +154,7 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
         if (!(t->trunk[i] > 0 && t->trunk[i] < 1e6 && t->head[i] >= 0 && t->head[i] < 1e6)) return false;
         if (t->n[i] < 1 || (i && t->n[i] <= t->n[i - 1])) return false;
     }
+    t->block = echi_get16(&r);
     t->exchange = echi_get_f64(&r);
     t->messages = echi_get_f64(&r);
     if (!echi_link_get(&r, &t->link)) return false;
@@ -174,24 +176,23 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
 
 /* ---- steps ---- */
 
-/* Vector kernels compute rows in blocks, so that a step of the first size takes as long as one of twice that. Samples are
- * then counted in blocks: 33 take as long as 48. */
-static bool in_blocks(const struct echi_times *t) {
-    return t->count >= 2 && t->n[1] == 2 * t->n[0] && t->trunk[1] + t->head[1] <= 1.2 * (t->trunk[0] + t->head[0]);
+/* Vector kernels compute samples in blocks, and an empty lane takes as long as a full one: 17 samples in vectors of 8 take as long as 24.
+ * Up to the first size a step takes as long as that. */
+static uint64_t whole_blocks(const struct echi_times *t, uint64_t n) {
+    return t->block > 1 && n > t->n[0] ? (n - 1) / t->block * t->block + t->block : n;
 }
 
-/* Straight lines between the measured sizes; below the first in proportion, beyond the last along the last slope. Within one block there
- * is no slope: where a step is so long that nothing beyond the first block was measured, each block takes as long as that. */
-static double interpolate(const struct echi_times *t, const double *y, uint32_t n) {
-    if (n == 0 || t->count == 0) return 0;
-    const bool blocks = in_blocks(t);
-    if (blocks) n = (n + t->n[1] - 1) / t->n[1] * t->n[1];
-    if (t->count == 1 || n <= t->n[0]) return n >= t->n[0] ? y[0] * n / t->n[0] : y[0];
-    if (blocks && t->count == 2) return y[1] * n / t->n[1];
+/* Straight lines between the measured sizes; up to the first as that, beyond the last along the last slope, or in proportion to the only
+ * one. */
+static double interpolate(const struct echi_times *t, const double *y, uint32_t samples) {
+    if (samples == 0 || t->count == 0) return 0;
+    const double n = (double)whole_blocks(t, samples);
+    if (n <= t->n[0]) return y[0];
+    if (t->count == 1) return y[0] * n / t->n[0];
     uint32_t i = 1;
     while (i + 1 < t->count && n > t->n[i]) i++;
     double slope = (y[i] - y[i - 1]) / (t->n[i] - t->n[i - 1]);
-    double value = y[i - 1] + slope * ((double)n - t->n[i - 1]);
+    double value = y[i - 1] + slope * (n - t->n[i - 1]);
     return value > y[0] ? value : y[0];
 }
 
