@@ -185,11 +185,12 @@ NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/
 # allocates is counted, in runs that others watch. Neither is tried with sanitizers.
 NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
 # A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz
-# compute on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an allocation
-# or a disk that fails, hundreds of them, are those whose threads test_faults_os and test/cluster see. Simulated runs have no threads,
-# options and crops need none; replayed ones compute on those of test_threads. Of the rest test/run.sh leaves out what can start none.
+# compute on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an
+# allocation, a disk or a clock that fails, hundreds of them, are those whose threads test_faults_os and test/cluster see. Simulated runs
+# have no threads, options and crops need none; replayed ones compute on those of test_threads. Of the rest test/run.sh leaves out what can
+# start none.
 NOT_HERE += $(if $(filter thread,$(SAN)),$(filter-out %/test_threads.c,$(wildcard test/ops/test_*.c)) \
-                $(addprefix test/faults/test_faults_,memory.c files.c tool.sh) \
+                $(addprefix test/faults/test_faults_,memory.c files.c clock.c tool.sh) \
                 $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay))
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU) $(NOT_HERE),\
     $(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))

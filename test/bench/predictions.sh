@@ -35,18 +35,20 @@ train() {
     wait $! || { cat "$dir/log" >&2; return 1; }
 }
 
-# Runs of rounds enough for the time that is wanted, by the prediction of a run of no rounds.
+# Runs of rounds enough for the time that is wanted, by the prediction of a run of no rounds; and of so many that the beginning and the
+# end do not count, where workers that do not wait for each other have done their last steps some apart. The reports stay.
 measure() {
-    local i steps rate round ratios=() predicted=() measured=()
+    local i steps rate round least=20 ratios=() predicted=() measured=() report=$dir/$net-$policy-$link
+    [ "$policy" = bsp ] || least=60
     train "$dir/plan.json" 0 || return 1
     rate=$(value "$dir/plan.json" predicted_images_per_second) round=$(value "$dir/plan.json" round)
-    steps=$(awk -v r="$rate" -v b="$round" -v s="$target" 'BEGIN { n = int(r * s / b); print n < 20 ? 20 : n }')
+    steps=$(awk -v r="$rate" -v b="$round" -v s="$target" -v l="$least" 'BEGIN { n = int(r * s / b); print n < l ? l : n }')
     for ((i = 0; i < runs; i++)); do
         others_since
-        train "$dir/run.json" "$steps" || return 1
+        train "$report-$i.json" "$steps" || return 1
         others_since
-        predicted+=("$(value "$dir/run.json" predicted_images_per_second)")
-        measured+=("$(value "$dir/run.json" images_per_second)")
+        predicted+=("$(value "$report-$i.json" predicted_images_per_second)")
+        measured+=("$(value "$report-$i.json" images_per_second)")
         ratios+=("$(ratio "${predicted[i]}" "${measured[i]}")")
     done
     printf '%-9s %-5s %-8s %10.0f %10.0f %6.2f  %-24s %s\n' "$net" "$policy" "$link" "$(median "${predicted[@]}")" \

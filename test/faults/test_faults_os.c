@@ -3,6 +3,7 @@
  * it in order with a sentence, or is got over; and a host program's locale changes nothing that is written or read. */
 #include "nodes.h"
 #include "part.h"
+#include "sanitized.h"
 
 #include "echi_run.h"
 
@@ -95,7 +96,7 @@ static void each_refusal(void **state) {
     int tried[INJECT_CALLS] = {0};
     for (int i = 0; i < REFUSALS; i++)
         for (int session = 0; session < 2; session++) {
-            const long later = test_part() > 1 ? 5 : 1;   /* a part of the many that are alike, behind the first ones */
+            const long later = THREADS_WATCHED ? 25 : test_part() > 1 ? 5 : 1;   /* a part of those that are alike, behind the first */
             for (long n = 1; n < 40 && refuse_once(&refusals[i], session ? session_main : node_main, n); n += n > 4 ? later : 1)
                 tried[refusals[i].call]++;
         }
