@@ -428,6 +428,34 @@ static void a_quota_is_a_bucket(void **state) {
     close_engine();
 }
 
+/* While a host has used up its quota nothing leaves it but what its sockets hold, which is 2 ms of its link. */
+static void a_host_that_stands_still_sends_nothing(void **state) {
+    (void)state;
+    for (int computing = 0; computing <= 1; computing++) {
+        open_hosts(2);
+        host[0].quota = 0.05, host[0].period = 0.1;
+        host[0].rate = host[1].rate = 1e8;
+        open_engine((struct echi_cost_io){0});
+        if (computing) compute(0, 0.5, 3, NULL, 1);     /* 0 to 50 ms, 100 to 150, ... */
+        echi_cost_send(cost, 0, 1, 4, 10000000, 0, 2);  /* 100 ms of the link: 0 to 52, 100 to 148 */
+        run_all();
+        assert_near(when(ECHI_HAPPENS_SENT, 2), computing ? 148e6 : 100e6, 2e4);
+        close_engine();
+    }
+    /* What is more urgent comes behind the chunk in hand, of which the host's rest is no part. */
+    open_hosts(2);
+    host[0].quota = 0.05, host[0].period = 0.1;
+    host[0].rate = host[1].rate = 1e8;
+    open_engine((struct echi_cost_io){0});
+    compute(0, 0.5, 3, NULL, 1);
+    echi_cost_send(cost, 0, 1, 4, 10000000, 0, 2);
+    echi_cost_send(cost, 0, 1, 1, 1000000, 1 + 120000000, 3);   /* 10 ms; behind 72 ms of the other */
+    run_all();
+    assert_near(when(ECHI_HAPPENS_SENT, 3), 130e6, 1e6);
+    assert_near(when(ECHI_HAPPENS_SENT, 2), 206e6 + 1e6, 2e6);   /* 28 ms of it were left: to 152, 200 to 206 */
+    close_engine();
+}
+
 /* What messages cost is of the quota, too: it is taken from what computes; where nothing does it is owed, and a message that comes when
  * all is used up waits. In the long run it is a slower processor, whatever its period. */
 static void messages_are_of_the_quota(void **state) {
@@ -862,7 +890,8 @@ int main(void) {
         cmocka_unit_test(pairs_keep_order),
         cmocka_unit_test(threads_are_waked),
         cmocka_unit_test(messages_cost_their_processor),
-        cmocka_unit_test(a_quota_is_a_bucket), cmocka_unit_test(messages_are_of_the_quota),
+        cmocka_unit_test(a_quota_is_a_bucket), cmocka_unit_test(a_host_that_stands_still_sends_nothing),
+        cmocka_unit_test(messages_are_of_the_quota),
         cmocka_unit_test(the_dead_neither_send_nor_hear),
         cmocka_unit_test(marks_and_parts),
         cmocka_unit_test(urgent_works_go_between_units),

@@ -44,6 +44,7 @@ struct echi_cost_used {
     double clock;             /* ns for which its thread has computed: the thread's own time */
     double used;              /* ns of the quota of period number `index`, more than there is where messages were in debt */
     int64_t at, index;        /* as it was then */
+    double rest, stood;       /* ns for which it has stood still with work to do: in this period; in all, less what sockets go on for */
     bool active;              /* its thread computes, whenever there is quota left */
 };
 struct echi_parcel {
@@ -66,6 +67,7 @@ struct echi_cost_link {
     int64_t in_free, urgent_free, cpu_free;   /* when the way in, that for what is most urgent, and the processor for what comes in
                                                  are free again */
     double pace;              /* ns a byte of what is sent now: as the link was when it began */
+    double stood;             /* ns for which the host had stood still, as far as `began` knows; see quota.c */
     struct echi_carried { double bytes, ns; } carried[2];   /* out, in; see echi_cost_carried */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
 };

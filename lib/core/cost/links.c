@@ -76,11 +76,24 @@ static void expect_out(struct echi_cost *c, int host) {
     echi_cost_due(c, l->began + echi_round((double)l->stretch * l->pace), ECHI_DUE_OUT, (uint32_t)host, l->turn);
 }
 
+/* For as long as the host has stood still what is being sent takes longer, as if it had begun later. True if that is worth a word. */
+#define WORTH_A_WORD 1e4   /* ns */
+static bool stood_still(struct echi_cost *c, int host) {
+    struct echi_cost_link *l = &c->link[host];
+    const struct echi_cost_used *q = echi_cost_quota(c, host);
+    const double stood = q ? q->stood - l->stood : 0;
+    if (stood < WORTH_A_WORD) return false;
+    l->began += echi_round(stood);
+    l->stood = q->stood;
+    return true;
+}
+
 static void start(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
     if (l->first == ECHI_NOTHING) return;
     const struct echi_parcel *p = parcel_at(c, l->first);
     l->sending = l->first;
+    stood_still(c, host);
     if (p->run_last != l->sending) parcel_at(c, p->next)->run_last = p->run_last;
     l->first = p->next;
     l->began = c->now;
@@ -93,6 +106,7 @@ static void start(struct echi_cost *c, int host) {
 static void give_way(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
     if (l->pace <= 0) return;
+    stood_still(c, host);
     const int64_t chunks = echi_round_up((double)(c->now - l->began) / l->pace / ECHI_COST_CHUNK);
     const uint64_t end = (chunks < 1 ? 1 : (uint64_t)chunks) * ECHI_COST_CHUNK;
     if (end >= l->stretch) return;
@@ -215,6 +229,10 @@ static void leave(struct echi_cost *c, uint32_t id) {
 bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
     struct echi_cost_link *l = &c->link[host];
     if (l->turn != turn) return false;
+    if (l->pace > 0 && stood_still(c, host)) {
+        expect_out(c, host);
+        return false;
+    }
     const uint32_t id = l->sending;
     struct echi_parcel *p = parcel_at(c, id);
     carry(&l->carried[0], l->stretch, c->now - l->began);

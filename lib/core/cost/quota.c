@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Hosts with a quota, as containers have: of each period they may compute so long, at full speed, and then stand still until the next
  * begins. What a period leaves over is lost; what messages take beyond it the next one lacks. Periods begin at multiples of their
- * length. */
+ * length. While a host stands still its sockets send what they hold, and no more. */
 #include "echi_cost_impl.h"
+
+#define SOCKETS_HOLD 2e6   /* ns of a link (net hands a socket no more at once) */
 
 static double period_of(const struct echi_host *h) { return h->period * 1e9; }
 static double quota_of(const struct echi_host *h) { return h->quota * 1e9; }
@@ -11,6 +13,14 @@ static double quota_of(const struct echi_host *h) { return h->quota * 1e9; }
 static void pass(struct echi_cost_used *q, const struct echi_host *h, int64_t index) {
     q->used = echi_most(q->used - (double)(index - q->index) * quota_of(h), 0);
     q->index = index;
+    q->rest = 0;
+}
+
+/* It has stood still for so many ns more of a period. */
+static void stand(struct echi_cost_used *q, double ns) {
+    const double before = echi_most(q->rest - SOCKETS_HOLD, 0);
+    q->rest += ns;
+    q->stood += echi_most(q->rest - SOCKETS_HOLD, 0) - before;
 }
 
 struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
@@ -29,11 +39,13 @@ struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
             const double ran = echi_most(echi_least(end - at, quota - q->used), 0);
             q->clock += ran;
             q->used += ran;
+            stand(q, end - at - ran);
             at = end;
             if (q->index == index) break;
             pass(q, h, q->index + 1);
             if (q->used > 0 || q->index == index) continue;
             q->clock += (double)(index - q->index) * quota;   /* whole periods, of which nothing is owed */
+            q->stood += (double)(index - q->index) * echi_most(period - quota - SOCKETS_HOLD, 0);
             q->index = index;
             at = (double)index * period;
         }
