@@ -24,14 +24,13 @@ mnist=$(find_mnist) || { echo "no MNIST: skipped"; exit 77; }
 # train REPORT STEPS: one run over all hosts. In the background, since a signal ends `wait` but not a command. Large nets have generated
 # images and none to test with: an evaluation takes them minutes on a part of a core.
 train() {
-    local options=(--sync "$policy" --join-timeout 120 --report "$1") command
+    local command=("$echelon" train --data "$mnist" --steps "$2" --eval-every 0 --insecure --progress off)
     case $net in
-    lenet5) command=("$echelon" train --model lenet5) ;;
-    conv3fc) command=("$echelon" train --model "$root/test/bench/conv3fc.txt") ;;
+    lenet5) command+=(--model lenet5) ;;
+    conv3fc) command+=(--model "$root/test/bench/conv3fc.txt") ;;
     *) command=("$root/build/test/bench/bench_sync" "$net" "$2" --insecure 1) ;;
     esac
-    [ "${command[1]}" != train ] || options+=(--data "$mnist" --steps "$2" --eval-every 0 --insecure --progress off)
-    bed run all "${command[@]}" "${options[@]}" > "$dir/log" 2>&1 &
+    bed run all "${command[@]}" --sync "$policy" --join-timeout 120 --report "$1" > "$dir/log" 2>&1 &
     wait $! || { cat "$dir/log" >&2; return 1; }
 }
 

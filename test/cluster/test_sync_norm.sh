@@ -42,7 +42,7 @@ expect 0 '^  speed ' "${with[@]}" --steps 20 --local 3 --shares 30,10,8 --record
 ends_with 0 '^  arithmetic .*bit for bit$' replay "$work/run" --model "$work/net" --data "$work/data" --save "$work/again"
 check "other weights in replay" cmp -s "$work/live" "$work/again"
 
-# --- workers that are killed: the others go on, with every sample in. After 300 epochs, so that the run still goes on when the second is
+# --- workers that are killed: the others go on, with every sample in. Of 300 epochs, so that the second is killed before they end
 plan 4 32 0:8 1:8 2:8 3:8
 free_port
 for rank in 0 1 2 3; do

@@ -194,7 +194,7 @@ static void test_order_of_branches(void **state) {
 }
 
 /* With a batch-norm a rest of samples takes as long as a full vector; without, narrower vectors take it. The reference computes samples
-* one by one. */
+ * one by one. */
 static void test_blocks(void **state) {
     (void)state;
     const struct echi_cpu_kernels *k = echi_kernels(problem_device);

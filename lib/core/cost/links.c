@@ -76,13 +76,14 @@ static void expect_out(struct echi_cost *c, int host) {
     echi_cost_due(c, l->began + echi_round((double)l->stretch * l->pace), ECHI_DUE_OUT, (uint32_t)host, l->turn);
 }
 
-/* For as long as the host has stood still what is being sent takes longer, as if it had begun later. True if that is worth a word. */
-#define WORTH_A_WORD 1e4   /* ns */
+/* For as long as the host has stood still what is being sent takes longer, as if it had begun later. True if it has; what is less than
+ * a few packets take waits for the next time. */
+#define STOOD_LEAST 1e4   /* ns */
 static bool stood_still(struct echi_cost *c, int host) {
     struct echi_cost_link *l = &c->link[host];
     const struct echi_cost_used *q = echi_cost_quota(c, host);
     const double stood = q ? q->stood - l->stood : 0;
-    if (stood < WORTH_A_WORD) return false;
+    if (stood < STOOD_LEAST) return false;
     l->began += echi_round(stood);
     l->stood = q->stood;
     return true;
@@ -93,9 +94,9 @@ static void start(struct echi_cost *c, int host) {
     if (l->first == ECHI_NOTHING) return;
     const struct echi_parcel *p = parcel_at(c, l->first);
     l->sending = l->first;
-    stood_still(c, host);
     if (p->run_last != l->sending) parcel_at(c, p->next)->run_last = p->run_last;
     l->first = p->next;
+    stood_still(c, host);   /* before it began */
     l->began = c->now;
     l->pace = l->ns_per_byte * thin(c, host);
     l->stretch = p->left;

@@ -16,11 +16,14 @@ static void pass(struct echi_cost_used *q, const struct echi_host *h, int64_t in
     q->rest = 0;
 }
 
+/* Of so many ns of a period in which a host stands still, those in which its sockets are empty. */
+static double silent(double ns) { return echi_most(ns - SOCKETS_HOLD, 0); }
+
 /* It has stood still for so many ns more of a period. */
 static void stand(struct echi_cost_used *q, double ns) {
-    const double before = echi_most(q->rest - SOCKETS_HOLD, 0);
+    const double before = silent(q->rest);
     q->rest += ns;
-    q->stood += echi_most(q->rest - SOCKETS_HOLD, 0) - before;
+    q->stood += silent(q->rest) - before;
 }
 
 struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
@@ -45,7 +48,7 @@ struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
             pass(q, h, q->index + 1);
             if (q->used > 0 || q->index == index) continue;
             q->clock += (double)(index - q->index) * quota;   /* whole periods, of which nothing is owed */
-            q->stood += (double)(index - q->index) * echi_most(period - quota - SOCKETS_HOLD, 0);
+            q->stood += (double)(index - q->index) * silent(period - quota);
             q->index = index;
             at = (double)index * period;
         }
