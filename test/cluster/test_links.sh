@@ -3,6 +3,7 @@
 # `echelon doctor --links` on hosts of which one has a thin link (tools/testbed): each pair is measured, and the thin host named.
 . "$(dirname "$0")/cluster.bash"
 light_if_watched
+! under thread || skip "it measures on the threads of a net, which test_doctor and test_net watch"
 
 bed=$root/tools/testbed name=l$(($$ % 1000000))
 down() { [ "$BASHPID" != $$ ] || "$bed" --name "$name" down; }
@@ -26,7 +27,8 @@ measure() {    # measure FILE [--json]: rank 3's table
     for rank in 0 1 2 3; do node_ends $rank 0 '' "links of hosts"; done
 }
 measure "$work/text"
-slow='^rank 2 carries [0-9.]+ Mb/s at most, the others [0-9.]+ Mb/s: '
+# What the others carry is the machine's: where it is busy, one of them may pass for slow as well.
+slow='^rank 2 carries [0-9.]+ Mb/s at most, the others [0-9.]+ Mb/s( \(and [12] more such hosts?\))?: '
 for rank in 0 1 2 3; do
     grep -qE "$slow" "$work/text.$rank" || bad "rank $rank does not name the thin host: $(cat "$work/text.$rank")"
 done
