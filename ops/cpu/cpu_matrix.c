@@ -49,9 +49,10 @@ static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 
 /* Both blocks may be larger than asked for by a panel, and a vector. */
 size_t echi_cpu_matrix_room(void) { return ((size_t)FAR_COLUMNS_BYTES + ROWS_BYTES + 2 * SPARE_BYTES) / sizeof(float); }
 
+/* Lines that are not there have no place. */
 static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, int lines, int from, int depth) {
-    return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines,
-                                   .depth = depth};
+    const float *const at = l->at ? l->at + first * l->line + from * l->step : NULL;
+    return (struct echi_cpu_lines){.at = at, .line = l->line, .step = l->step, .lines = lines, .depth = depth};
 }
 
 static bool has_few_vectors(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
