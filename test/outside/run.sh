@@ -75,6 +75,8 @@ paste one.txt four.txt | awk 'NF != 2 || $1 + 0 != $1 + 0 { bad = 1 }
     END { printf "  bsp in four processes: weights up to %.3g, differ from one process by at most %.2g\n", largest, most
           exit bad || NR != 7850 || most > 1e-5 || largest == 0 }' || fail "four processes under bsp do not train what one does"
 
-together 4 softmax-gssp env ECH_SYNC=gssp ./softmax "$data"
+# Who pushes when is the machine's, and late pushes act as momentum themselves (Mitliagkas et al., "Asynchrony begets momentum", 2016): with
+# the example's 0.9 on top accuracies were 0.80 to 0.90 in 30 runs, with none 0.899 to 0.901 in twelve.
+together 4 softmax-gssp env ECH_SYNC=gssp ECH_MOMENTUM=0 ECH_LR=0.02 ./softmax "$data"
 accuracy_of softmax-gssp $least
 echo "outside: both examples build and train"
