@@ -404,11 +404,12 @@ static bool needed_in_rounds(const struct echi_plan_request *w, const struct ech
 }
 
 /* About what the same plan request is worth without one node: under the policy that was taken, with as many groups or with one fewer, which
- * may have been this node's own; or in step. Where all policies are compared, a choice made anew for every suspect would take too long. */
+ * may have been this node's own; or, where policies are compared, in step. A choice made anew for every suspect would take too long where
+ * it compares policies, or numbers of groups. */
 static double worth_about(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                           const struct echi_candidate *with, int rank) {
     double best = 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (w->choose ? 4 : 2); i++) {
         struct echi_plan_request own = *w;
         char text[2];
         own.absent[rank] = true;
@@ -436,8 +437,9 @@ static int find_net_negative(const struct echi_plan_request *w, const struct ech
     const double with = worth(w, &now->candidate[now->taken]);
     if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
     const int count = suspects(w, plan, times, suspect);
+    const bool many = w->choose || (echi_policy_of(w->sync)->grouped && w->groups == 0);
     for (int i = 0; i < count; i++) {
-        if (w->choose) value[i] = worth_about(w, times, work, &now->candidate[now->taken], suspect[i]);
+        if (many) value[i] = worth_about(w, times, work, &now->candidate[now->taken], suspect[i]);
         else if (needed_in_rounds(w, times, work, suspect[i], with)) value[i] = 0;
         else value[i] = choose_without(w, times, work, suspect[i], stays, without) ? worth(w, &without->candidate[without->taken]) : 0;
     }
