@@ -30,8 +30,8 @@ struct echi_node {
     /* measuring at start: first links, then on the lane's thread until `measured` */
     struct echi_links links;
     bool measuring, measuring_links;
-    int64_t links_began;                      /* by the processor time of the I/O thread */
-    double link_byte;                         /* processor seconds that a byte took it on these links; 0: not known */
+    int64_t links_cpu; uint64_t links_moved;  /* processor time of the I/O thread, and bytes of theirs, at the last look */
+    double link_byte;                         /* processor seconds that a byte takes it on these links; 0: not known */
     atomic_bool measured;
     struct echi_times times;
     ech_status measure_status;
