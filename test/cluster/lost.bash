@@ -26,11 +26,3 @@ accounts() {   # accounts REPORT SAMPLES LOST WHAT: each sample once, and what i
     check "$4: not $3 lost" grep -q "\"lost\": \[$3\]" "$1"
     check "$4: nothing is issued again" grep -qE '"samples_again": [1-9]' "$1"
 }
-
-# The same from what the owners that are left wrote down, not from the coordinator's counts.
-once() {       # once DIR SAMPLES LOST WHAT TASK
-    checks=$((checks + 1))
-    "$echelon" replay "$1" --show >"$work/shown" 2>"$work/err" || { bad "$4: the recordings cannot be read"; return; }
-    awk -v samples="$2" -v lost="$3" -v task="$5" -f "$root/test/cluster/once.awk" "$work/shown" >"$work/err" 2>&1 ||
-        bad "$4: $(cat "$work/err")"
-}

@@ -6,6 +6,14 @@
 # make check only: 11 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/lost.bash"
 
+# As accounts, but from what the owners that are left wrote down, not from the coordinator's counts.
+once() {       # once DIR SAMPLES LOST WHAT TASK
+    checks=$((checks + 1))
+    "$echelon" replay "$1" --show >"$work/shown" 2>"$work/err" || { bad "$4: the recordings cannot be read"; return; }
+    awk -v samples="$2" -v lost="$3" -v task="$5" -f "$root/test/cluster/once.awk" "$work/shown" >"$work/err" 2>&1 ||
+        bad "$4: $(cat "$work/err")"
+}
+
 # --- killed: the connection breaks, and everybody knows at once. The others do all that was asked.
 for victim in 3 2; do
     rm -rf "$work"/report "$work"/run

@@ -89,9 +89,9 @@ static struct echi_link own_link(const struct echi_node *n) {
 #define OF_DATA 0.7
 #define MOVED_ENOUGH ((uint64_t)1 << 20)
 static void clock_links(struct echi_node *n) {
-    const int64_t cpu = echi_thread_cpu();
     const uint64_t moved = n->links.moved - n->links_moved;
     if (moved < MOVED_ENOUGH && n->links.moved > 0) return;
+    const int64_t cpu = echi_thread_cpu();   /* a system call, so not for each message */
     const double byte = moved > 0 ? OF_DATA * 1e-9 * (double)(cpu - n->links_cpu) / (double)moved : 0;
     if (byte > 0 && (n->link_byte == 0 || byte < n->link_byte)) n->link_byte = byte;
     n->links_moved = n->links.moved;
