@@ -15,7 +15,8 @@
 # Hours with all defaults, by name only: make bench ONLY=sync. RUNS=1 STEPS=8 HOSTS=4 NETS=resnet18 is a first look of two minutes.
 # Exits with 77 where there can be no test-bed, and, after our own figures, where there is no PyTorch.
 # The bound is max(processor time of a step on one host alone / its part of a core, bytes of the busiest link / goodput), each its own:
-# PyTorch's bytes are a ring's, Echelon's are those of its plan. A link carries 119 MB/s of data a Gb/s.
+# PyTorch's bytes are a ring's, Echelon's are those of its plan. A link carries 119 MB/s of data a Gb/s. Beside it stands the bound by the
+# processor time of a step in the run: what messages take is in it, and what hosts that share caches take from each other.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench
@@ -104,7 +105,7 @@ row() {   # row NAME OURS_NAME: from the arrays a (ours), t (PyTorch's), a_step,
 }
 
 measure() {   # measure NET, on the hosts that are up
-    local net=$1 i key=no a=() t=() a_step=() t_step=() k=() k_step=() a_alone t_alone=0 python='' variant='' peer=''
+    local net=$1 i key=no a=() t=() a_step=() t_step=() k=() k_step=() a_over=() a_alone t_alone=0 python='' variant='' peer=''
     [[ " $keyed " != *" $net "* ]] || [ "$hosts" != "$first_hosts" ] || key=yes
     echo "$net on $hosts hosts, $rate, $cpu of a core, batch $batch each:"
     choose_torch
@@ -122,6 +123,8 @@ measure() {   # measure NET, on the hosts that are up
         others_since
         echelon_run echelon all "$hosts" "$steps" --insecure 1
         a+=("$(of_run echelon images_per_second)") a_step+=("$(of_run echelon step_seconds)")
+        a_over+=("$(bound "$(of_run echelon processor_seconds)" "$(link_seconds "$(of_run echelon link_bytes)" "$rate")" "${a_step[i]}" |
+            awk '{ print $3 }')")
         printf '  turn %d: Echelon %.2f' $((i + 1)) "${a[i]}"
         if [ -n "$python" ]; then
             torch_run torch all "$steps"
@@ -139,6 +142,8 @@ measure() {   # measure NET, on the hosts that are up
     printf '  samples a step of each host: %s; in a step of %.3f s: rank 0 computes %.3f s, the busiest link carries %.3f s each way\n' \
         "$(of_run echelon batches)" "${a_step[-1]}" "$(of_run echelon processor_seconds)" \
         "$(link_seconds "$(of_run echelon link_bytes)" "$rate")"
+    printf '  the step over the bound by what rank 0 takes of a processor in the run, messages and all: %.2f (%s)\n' \
+        "$(median "${a_over[@]}")" "$(spread "${a_over[@]}")"
     row "$net" echelon
     if [ $key = yes ]; then
         a=("${k[@]}") a_step=("${k_step[@]}")
