@@ -238,12 +238,11 @@ static void note_flow(struct echi_net *net, const struct echi_conn *conn, size_t
     net->flow.open = net->open_flows > 0;
 }
 
-/* Of a large chunk the next bytes are waited for together: over a link of 100 Mb/s each packet would wake this thread by itself. Its end
- * wakes it in any case. */
+/* The rest of a chunk is waited for in one: of less than all of it nobody could use anything, and each packet would wake this thread by
+ * itself. */
 static void await_rest(struct echi_net *net, struct echi_conn *conn) {
     const size_t left = conn->receive.left;
-    const int bytes = left > ECHI_NET_WAKE ? ECHI_NET_WAKE : left > 1 ? (int)left : 1;
-    if (listens(conn)) net->transport->ops->await_bytes(net->transport, conn->link, bytes);
+    if (listens(conn)) net->transport->ops->await_bytes(net->transport, conn->link, left > 1 ? (int)left : 1);
 }
 
 bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {

@@ -102,8 +102,6 @@ enum echi_net_phase {
     ECHI_NET_CLOSING
 };
 
-#define ECHI_NET_WAKE 16384   /* bytes that are worth a wake and a system call, where they come and where they go: 1.3 ms of 100 Mb/s */
-
 struct echi_net {
     int rank, world, n_kinds;
     const struct echi_net_kind *kinds;

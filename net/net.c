@@ -242,9 +242,11 @@ void echi_net_flush(struct echi_net *net) {
     for (int i = 0; i < net->n_conns; i++) echi_conn_flush(net, &net->conns[i]);
 }
 
+#define WORTH_A_CALL 16384u   /* bytes that are worth a wake and a system call: 1.3 ms of 100 Mb/s */
+
 void echi_net_give_way(struct echi_net *net, uint32_t bytes) {
-    const uint32_t quarter = bytes / 4 > ECHI_NET_WAKE ? bytes / 4 : ECHI_NET_WAKE;
-    net->unsent = bytes > ECHI_NET_WAKE ? bytes : ECHI_NET_WAKE;
+    const uint32_t quarter = bytes / 4 > WORTH_A_CALL ? bytes / 4 : WORTH_A_CALL;
+    net->unsent = bytes > WORTH_A_CALL ? bytes : WORTH_A_CALL;
     net->chunk = quarter < ECHI_NET_CHUNK ? quarter : ECHI_NET_CHUNK;
     for (int i = 0; i < net->world; i++) net->peers[i].queue.chunk = net->chunk;
     for (int i = 0; i < net->n_conns; i++) echi_conn_give_way(net, &net->conns[i]);
