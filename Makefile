@@ -319,7 +319,7 @@ $(B)/test/ops/test_parity $(B)/test/unit/test_fallback: private LDFLAGS += -Wl,-
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
 # It runs kernels of NVIDIA's cards on this processor.
-$(B)/test/ops/test_gpu_texts: $(B)/test/ops/simt.o $(B)/test/ops/texts.o
+$(B)/test/ops/test_gpu_texts: $(addprefix $(B)/test/ops/,simt.o switch.o texts.o)
 # Its processor may have fewer instructions than this one.
 $(B)/test/unit/test_config: private LDFLAGS += -Wl,--wrap=echi_cpu_level
 # Its processor claims to be a card.
@@ -368,11 +368,12 @@ $(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
 	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | \
 	    sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
 # The texts that only cards have run in it as in test_gpu_texts.
-$(B)/test/fake/%.o: test/ops/%.c test/ops/simt.h test/ops/simt_run.h test/ops/texts.h $(wildcard ops/gpu/*.cu ops/gpu/*.cuh ops/gpu/*.h)
+$(B)/test/fake/%.o: test/ops/%.c $(addprefix test/ops/,simt.h simt_run.h switch.h texts.h) \
+                    $(wildcard ops/gpu/*.cu ops/gpu/*.cuh ops/gpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CROSS_COMPILE)gcc -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Iops -Iops/gpu -c -o $@ $<
 $(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h \
-                             $(B)/test/fake/names.inc $(B)/test/fake/simt.o $(B)/test/fake/texts.o
+                             $(B)/test/fake/names.inc $(addprefix $(B)/test/fake/,simt.o switch.o texts.o)
 	@$(if $(Q),echo '  FAKE  $@')
 	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp %.o,$^)
 $(B)/test/fake/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h

@@ -5,6 +5,7 @@
  * compiled for the host, and a module is an image that names them. */
 #include "../../hal/cuda/echi_cuda_api.h"
 #include "../ops/simt_run.h"
+#include "../ops/switch.h"
 #include "fake_cuda.h"
 #include "host_cuda.h"
 
@@ -143,32 +144,11 @@ static CUresult submit(CUstream_st *s, std::function<CUresult()> run) {
 fake_three threadIdx, blockIdx, gridDim;
 extern "C" char __start_fake_local[] __attribute__((weak)), __stop_fake_local[] __attribute__((weak));
 
-/* A stack for each work-item of a group: one runs until it waits or is done, then the group goes on to the next. fake_switch keeps what a
- * call must not change on the stack that it leaves, and takes it up on the other. It asks nothing of the system, as ucontext would, nor of
- * a sanitizer, as longjmp would. */
-extern "C" void fake_switch(void **leave, void *take);
-#if defined __x86_64__
-#define KEPT 7   /* words on a stack that was left, the last of them where to go on */
-#define GO_ON 6
-asm(".text\n.hidden fake_switch\n.globl fake_switch\nfake_switch:\n"
-    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
-    "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
-    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
-#elif defined __aarch64__
-#define KEPT 20
-#define GO_ON 11
-asm(".text\n.hidden fake_switch\n.globl fake_switch\nfake_switch:\n"
-    "sub sp, sp, #160\nstp x19, x20, [sp]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\nstp x25, x26, [sp, #48]\n"
-    "stp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\nstp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\n"
-    "stp d14, d15, [sp, #144]\nmov x9, sp\nstr x9, [x0]\nmov sp, x1\nldp x19, x20, [sp]\nldp x21, x22, [sp, #16]\n"
-    "ldp x23, x24, [sp, #32]\nldp x25, x26, [sp, #48]\nldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\nldp d8, d9, [sp, #96]\n"
-    "ldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\nadd sp, sp, #160\nret\n");
-#endif
-
+/* A stack for each work-item of a group: one runs until it waits or is done, then the group goes on to the next. */
 #define STACK (64 * 1024)
 #define ITEMS_MOST 1024
 enum item_state { IDLE, RUNS, WAITS };
-struct item { void *here; uint64_t *stack; item_state state; };
+struct item { void *here, *stack; item_state state; };
 static item items[ITEMS_MOST];
 static void *group_here;
 static unsigned item_now;
@@ -178,7 +158,7 @@ static void *const *values_now;
 static void leave_item(item_state state) {
     item &me = items[item_now];
     me.state = state;
-    fake_switch(&me.here, group_here);
+    switch_to(&me.here, group_here);
 }
 
 void fake_wait() { leave_item(WAITS); }
@@ -192,14 +172,12 @@ static void item_main() {
 
 static void enter_item(unsigned i) {
     if (!items[i].stack) {
-        const size_t words = STACK / sizeof(uint64_t), top = words - KEPT - 1 - (KEPT % 2 == 0);   /* aligned as after a call */
-        items[i].stack = (uint64_t *)aligned_alloc(64, STACK);
-        items[i].stack[top + GO_ON] = (uint64_t)(uintptr_t)item_main;
-        items[i].here = items[i].stack + top;
+        items[i].stack = aligned_alloc(64, STACK);
+        items[i].here = switch_begin(items[i].stack, STACK, item_main);
     }
     item_now = i;
     threadIdx = {i, 0, 0};
-    fake_switch(&group_here, items[i].here);
+    switch_to(&group_here, items[i].here);
 }
 
 /* False when some were done while others waited for them. Every other group goes backward: the order is nobody's to count on. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Threads of a block as contexts, and what NVIDIA's instructions do. See simt.h. */
+ * Threads of a block as stacks that take turns, and what NVIDIA's instructions do. See simt.h. */
 #include "simt.h"
+#include "switch.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #define THREADS_MOST 512
@@ -31,7 +31,7 @@ struct meeting {
 };
 struct copy { unsigned to; const void *from; int bytes, read; bool done; };
 struct thread {
-    ucontext_t context;
+    void *here;                         /* where its stack is taken up */
     bool over;
     const int *changes;                 /* what it waits for: to be other than `was` */
     int was;
@@ -52,7 +52,7 @@ struct quad {
 };
 static struct thread *threads;          /* [THREADS_MOST] */
 static char *stacks;
-static ucontext_t scheduler;
+static void *scheduler;
 static int running;
 static struct meeting warps[THREADS_MOST / 32], block;
 static struct quad quads[THREADS_MOST / 128];
@@ -135,7 +135,7 @@ static uint32_t draw(void) {   /* Marsaglia's xorshift */
 }
 
 static void leave(void) {
-    swapcontext(&threads[running].context, &scheduler);
+    switch_to(&threads[running].here, scheduler);
 }
 
 static void start(void) {
@@ -177,11 +177,7 @@ static void begin(int t) {
     thread->over = thread->fenced = false;
     thread->changes = NULL;
     thread->copy_count = thread->group_count = 0;
-    getcontext(&thread->context);
-    thread->context.uc_stack.ss_sp = stacks + (size_t)t * STACK_BYTES;
-    thread->context.uc_stack.ss_size = STACK_BYTES;
-    thread->context.uc_link = NULL;
-    makecontext(&thread->context, start, 0);
+    thread->here = switch_begin(stacks + (size_t)t * STACK_BYTES, STACK_BYTES, start);
 }
 
 static void do_bulk(void);
@@ -206,7 +202,7 @@ static void run_block(int items) {
             if (thread->over || (thread->changes != NULL && *thread->changes == thread->was)) continue;
             thread->changes = NULL;
             simt_item = running;
-            swapcontext(&scheduler, &thread->context);
+            switch_to(&scheduler, thread->here);
             left -= thread->over;
         }
         if (steps == before && bulk_count > 0) do_bulk();
@@ -215,6 +211,7 @@ static void run_block(int items) {
     for (int t = 0; t < items && wrong[0] == 0; t++)
         for (int c = 0; c < threads[t].copy_count; c++)
             if (threads[t].copies[c].read > 0) running = t, refuse("is over while copies of its are under way");
+    for (int t = 0; t < items && wrong[0] != 0; t++) switch_end(stacks + (size_t)t * STACK_BYTES, STACK_BYTES);
     if (bulk_count > 0) refuse("the block is over while bulk copies are under way");
     for (int q = 0; q < items / 128; q++)
         if (quads[q].product_count > 0) refuse("the block is over while products of four warps are under way");

@@ -162,7 +162,7 @@ static void all_heirs_are_in_a_round_again(void **state) {
     struct echi_random random;
     echi_random_init(&random, 11, ECHI_STREAM_TEST, 0);
     for (int i = 0; i < 20000 / (int)test_part(); i++) {
-        memset(&c, 0, sizeof c);
+        memset(&c, 0, offsetof(struct echi_coordinator, times));   /* the rest is for a world of a thousand */
         c.plan = ring(shares, 3, owners);
         c.plan.deterministic = (uint8_t)(i % 2);
         const uint32_t unit = i % 2 ? ECHI_REDUCTION_BLOCK : 1, start = 4 * echi_random_below(&random, 9);

@@ -78,7 +78,7 @@ static void test_rounds_are_dealt_to_be_computed_together(void **state) {
         for (int r = 0; r < world; r++) n[r] = echi_random_below(&random, 20);
         n[kept]++;
         struct echi_setup setup = {.plan = plan_of_shares(world, n)};
-        memset(&c, 0, sizeof c);
+        memset(&c, 0, offsetof(struct echi_coordinator, times));   /* the rest is for a world of a thousand */
         c.setup = &setup;
         c.plan = setup.plan;
         c.next_keep = UINT64_MAX;
