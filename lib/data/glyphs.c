@@ -83,20 +83,23 @@ struct pen { float radius, soft; };   /* pixels; ink fades from 1 to 0 over `sof
 
 static int clamp_pixel(float at) { return at < 0.0f ? 0 : at > (float)SIDE ? SIDE : (int)at; }
 
-/* Draws the line from a to b: each pixel near it takes the ink that its distance from the line gives, if that is more. */
+/* Draws the line from a to b: each pixel near it takes the ink that its distance from the line gives, if that is more. Beyond `reach` it
+ * gives none, however quotients are rounded. Whether it is more is a maximum, not a branch: nobody could guess it. */
 static void draw_line(float ink[PIXELS], struct pen pen, struct point a, struct point b) {
-    float reach = pen.radius + pen.soft, dx = b.x - a.x, dy = b.y - a.y, len2 = dx * dx + dy * dy;
+    const float reach = pen.radius + 0.5f * pen.soft + 0.01f, dx = b.x - a.x, dy = b.y - a.y, len2 = dx * dx + dy * dy;
+    const float over = len2 > 0.0f ? len2 : 1.0f;   /* a point is near itself alone */
     int x0 = clamp_pixel(fminf(a.x, b.x) - reach), x1 = clamp_pixel(fmaxf(a.x, b.x) + reach + 1.0f);
     int y0 = clamp_pixel(fminf(a.y, b.y) - reach), y1 = clamp_pixel(fmaxf(a.y, b.y) + reach + 1.0f);
     for (int y = y0; y < y1; y++)
         for (int x = x0; x < x1; x++) {
             float px = (float)x + 0.5f - a.x, py = (float)y + 0.5f - a.y;
-            float t = len2 > 0.0f ? (px * dx + py * dy) / len2 : 0.0f;
+            float t = (px * dx + py * dy) / over;
             t = t < 0.0f ? 0.0f : t > 1.0f ? 1.0f : t;
             float ex = px - t * dx, ey = py - t * dy;
             float cover = (pen.radius - sqrtf(ex * ex + ey * ey)) / pen.soft + 0.5f;
             float *at = &ink[y * SIDE + x];
-            if (cover > *at) *at = cover > 1.0f ? 1.0f : cover;
+            cover = cover > 1.0f ? 1.0f : cover;
+            *at = cover > *at ? cover : *at;
         }
 }
 
@@ -146,8 +149,8 @@ static void draw_sample(uint64_t seed, int test, uint32_t i, uint8_t pixels[PIXE
     for (int k = 0; k < PIXELS; k += 4) {
         uint32_t word = echi_random_u32(&r);
         for (int b = 0; b < 4; b++, word >>= 8) {
-            float v = ink[k + b] * strength + ((float)(word & 255) - 127.5f) * noise;
-            pixels[k + b] = (uint8_t)(v < 0.0f ? 0.0f : v > 255.0f ? 255.0f : v);
+            int v = (int)(ink[k + b] * strength + ((float)(word & 255) - 127.5f) * noise);
+            pixels[k + b] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
         }
     }
     *label = (uint8_t)figure->digit;
