@@ -23,8 +23,8 @@
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
 #define NO_TIME 1e-9    /* and anything else: a clock that stands still, or goes back, must not make it less than nothing */
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so many seconds (but
- * two at least, for a slope), and no sweep begins after so many times --measure. That is 5 s by default, three sweeps of ResNet-18 on
- * half a core: the middle one of three steps counts, while of two it would be the smaller one. */
+ * two at least, for a slope), and no sweep begins after so many times --measure. That is 5 s by default, two or three sweeps of
+ * ResNet-18 on half a core. */
 #define LONG_STEP 0.15
 #define LONG_SWEEPS 12
 /* One of a step's messages takes so many times what the least message takes at one end of a socket, for what net, wire and roles do about
@@ -191,13 +191,13 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of two in the middle the smaller one; 0: there are none. */
+/* 0: there are none. */
 static double median(const double *of, int count) {
     double sorted[STEPS_KEPT];
     _Static_assert(SWEEPS * SIZES <= STEPS_KEPT, "there is room for what an owner takes, too");
     memcpy(sorted, of, (size_t)count * sizeof sorted[0]);
     qsort(sorted, (size_t)count, sizeof sorted[0], ascending);
-    return count > 0 ? sorted[(count - 1) / 2] : 0;
+    return count > 0 ? (sorted[(count - 1) / 2] + sorted[count / 2]) / 2 : 0;
 }
 
 static int kept(const struct timing *t, int size, int head) {

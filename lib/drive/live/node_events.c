@@ -81,18 +81,17 @@ static struct echi_link own_link(const struct echi_node *n) {
     return n->c->config->link > 0 ? echi_link_of(n->c->config->link * 1e6 / 8) : n->links.link;
 }
 
-/* What a byte takes the I/O thread over these links: their packets come one by one, each with an interrupt, and many wake it, while
+/* What a byte takes a host over these links: their packets come one by one, each with an interrupt, and many wake the I/O thread, while
  * loopback hands over what was sent at once. Of the millions of bytes that are measured the cheapest counts, since the first touch new
- * memory. In a run it is about so much of what it is here, since DATA is small. Four hosts of a test-bed, ns: over loopback, the cheapest
- * here, and all that the thread did in a run of large parts: at 100 Mb/s 0.2 2.6 1.7, at 1 Gb/s 0.2 0.66 0.64, without a bound
- * 0.25 0.47 0.39. */
-#define OF_DATA 0.7
+ * memory. In a run the thread takes less, as DATA is small, but part of the interrupts come while others of the host's threads compute,
+ * and take their time. Four hosts of a test-bed, ns: the cheapest here; in a run of large parts all that the thread did, and interrupts
+ * beside it: at 100 Mb/s 2.0 to 2.4, 1.5 and 0.5; at 1 Gb/s 0.5 to 0.8, 0.48 and 0.25; without a bound 0.38 to 0.52, 0.37 and 0. */
 #define MOVED_ENOUGH ((uint64_t)1 << 20)
 static void clock_links(struct echi_node *n) {
     const uint64_t moved = n->links.moved - n->links_moved;
     if (moved < MOVED_ENOUGH && n->links.moved > 0) return;
     const int64_t cpu = echi_thread_cpu();   /* a system call, so not for each message */
-    const double byte = moved > 0 ? OF_DATA * 1e-9 * (double)(cpu - n->links_cpu) / (double)moved : 0;
+    const double byte = moved > 0 ? 1e-9 * (double)(cpu - n->links_cpu) / (double)moved : 0;
     if (byte > 0 && (n->link_byte == 0 || byte < n->link_byte)) n->link_byte = byte;
     n->links_moved = n->links.moved;
     n->links_cpu = cpu;
