@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is measured of the units of a step, by a clock that stands still but for known times of the model's layers. */
+ * What is measured of the units of a step, and how much steps vary, by a clock that stands still but for known times of the model's
+ * layers. */
 #include "echi_measure.h"
 #include "echi_ops.h"
 #include "echi_os.h"
@@ -19,11 +20,14 @@ static const char no_cut[] = "input 1 8 8\nmax_pool kernel 2\nfc out 12\nrelu\nf
 
 static int64_t clock_ns = 1;
 static int rows, cut;                     /* samples of the step under way; the first layer of the head, 0: none */
-static double longer;
+static double longer, swing;              /* of two steps of as many samples one takes by `swing` of its time more, the other less */
+static int begun[129];                    /* steps of so many samples */
+static struct echi_times found;           /* by the last measurement */
 
 /* Seconds that a layer takes: no two alike, and not in proportion to the samples. */
 static double layer_seconds(int layer, enum echi_pass pass, int n) {
-    return longer * ((layer + 1) * 1e-5 + (1 + 3 * layer % 5 + (pass == ECHI_BACKWARD ? 2 : 0)) * 1e-6 * n);
+    const double swung = longer * (1 + (begun[n] % 2 ? swing : -swing));
+    return swung * ((layer + 1) * 1e-5 + (1 + 3 * layer % 5 + (pass == ECHI_BACKWARD ? 2 : 0)) * 1e-6 * n);
 }
 
 int64_t __wrap_echi_now(void);
@@ -37,6 +41,7 @@ ech_status __real_echi_stack_input(struct echi_stack *stack, int n, const echi_r
 ech_status __wrap_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err);
 ech_status __wrap_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err) {
     rows = n;
+    begun[n]++;
     return __real_echi_stack_input(stack, n, from, err);
 }
 
@@ -105,6 +110,27 @@ static double unit_seconds(const struct echi_job *job, int unit, enum echi_pass 
     return sum;
 }
 
+static void units_are_known(const struct echi_job *job, const struct echi_times *t) {
+    assert_int_equal(t->units, job->n_layers);
+    assert_int_equal(t->cut, job->cut_params);
+    assert_true(t->sizes >= 2);
+    for (int i = 0; i < t->sizes; i++) {
+        const uint32_t n = t->n[t->size[i]];
+        double trunk = 0, behind = 0;
+        for (int u = 0; u < t->units; u++)
+            for (int p = 0; p < ECHI_PASSES; p++) *(u < t->cut ? &trunk : &behind) += unit_seconds(job, u, (enum echi_pass)p, (int)n);
+        if (fabs(echi_times_trunk(t, n) - trunk) > 1e-4 * trunk + 25e-6) fail_msg("a trunk takes %g, measured %g", trunk, t->trunk[0]);
+        for (int u = 0; u < t->units; u++)
+            for (int p = 0; p < ECHI_PASSES; p++) {
+                const double side = u < t->cut ? echi_times_trunk(t, n) / trunk : echi_times_head(t, n) / behind;
+                const double expected = side * unit_seconds(job, u, (enum echi_pass)p, (int)n);
+                const double got = echi_times_unit(t, u, (enum echi_pass)p, n);
+                if (!(fabs(got - expected) <= 1e-3 * expected))
+                    fail_msg("unit %d, pass %d, %u samples: %g s, it took %g", u, p, n, got, expected);
+            }
+    }
+}
+
 static void measure(const char *model_text, double so_much_longer) {
     static const struct ech_data_callback read = {1, 8, 8, 4, 256, 0, blank, NULL, "none"};
     struct ech_config config;
@@ -113,7 +139,6 @@ static void measure(const char *model_text, double so_much_longer) {
     ech_data *data;
     struct echi_job job;
     struct echi_device *device;
-    struct echi_times t;
     longer = so_much_longer;
     ech_config_init(&config);
     assert_int_equal(ech_model_parse(model_text, strlen(model_text), "known", &model, &err), ECH_OK);
@@ -122,25 +147,8 @@ static void measure(const char *model_text, double so_much_longer) {
     assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
     cut = job.cut;
     n_heads = 0;
-    if (echi_measure(&job, device, 1, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &t, &err) != ECH_OK) fail_msg("%s", err.text);
-    assert_int_equal(t.units, job.n_layers);
-    assert_int_equal(t.cut, job.cut_params);
-    assert_true(t.sizes >= 2);
-    for (int i = 0; i < t.sizes; i++) {
-        const uint32_t n = t.n[t.size[i]];
-        double trunk = 0, behind = 0;
-        for (int u = 0; u < t.units; u++)
-            for (int p = 0; p < ECHI_PASSES; p++) *(u < t.cut ? &trunk : &behind) += unit_seconds(&job, u, (enum echi_pass)p, (int)n);
-        if (fabs(echi_times_trunk(&t, n) - trunk) > 1e-4 * trunk + 25e-6) fail_msg("a trunk takes %g, measured %g", trunk, t.trunk[0]);
-        for (int u = 0; u < t.units; u++)
-            for (int p = 0; p < ECHI_PASSES; p++) {
-                const double side = u < t.cut ? echi_times_trunk(&t, n) / trunk : echi_times_head(&t, n) / behind;
-                const double expected = side * unit_seconds(&job, u, (enum echi_pass)p, (int)n);
-                const double found = echi_times_unit(&t, u, (enum echi_pass)p, n);
-                if (!(fabs(found - expected) <= 1e-3 * expected))
-                    fail_msg("unit %d, pass %d, %u samples: %g s, it took %g", u, p, n, found, expected);
-            }
-    }
+    if (echi_measure(&job, device, 1, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &found, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (swing == 0) units_are_known(&job, &found);
     echi_device_close(device);
     ech_data_destroy(data);
     ech_model_destroy(model);
@@ -159,7 +167,25 @@ static void those_of_long_steps_too(void **state) {
     measure(text, 1000);   /* and few sizes are tried */
 }
 
+/* Of two or three steps the standard deviation is 1.15 to 1.42 swings, of many the middle half is two swings wide. */
+static void steps_vary(void **state) {
+    (void)state;
+    measure(no_cut, 1000);
+    assert_true(found.count < 3 && found.jitter < 1e-3);
+    swing = 0.05;
+    measure(no_cut, 1000);
+    if (found.count > 2 || !(found.jitter > 1.1 * swing && found.jitter < 1.45 * swing))
+        fail_msg("few steps, %u sizes: a jitter of %g", found.count, found.jitter);
+    measure(no_cut, 1);
+    if (!(found.jitter > 1.3 * swing && found.jitter < 1.6 * swing)) fail_msg("many steps: a jitter of %g", found.jitter);
+    swing = 0.8;
+    measure(no_cut, 1000);   /* stutters, then */
+    assert_true(found.jitter > 0.1 && found.jitter < 0.2 && found.stutter == 0);
+    swing = 0;
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(units_take_what_they_take), cmocka_unit_test(those_of_long_steps_too)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(units_take_what_they_take), cmocka_unit_test(those_of_long_steps_too),
+                                       cmocka_unit_test(steps_vary)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
