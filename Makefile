@@ -246,12 +246,16 @@ KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstri
 # gcc from 13 on leaves a sum of products unfused where it thinks that fused ones would wait for each other; kernels for many samples and
 # for few would round differently then, and a sample must have the same gradients beside any others.
 FUSE := $(if $(shell $(CC) -Werror --param=avoid-fma-max-bits=0 -E -x c /dev/null >/dev/null 2>&1 && echo yes),--param=avoid-fma-max-bits=0)
+# With sanitizers a build is for tests on this machine: kernels for instructions that it lacks are compiled, but not optimised or watched.
+HAS_avx2   := avx2
+HAS_avx512 := avx512bw
+LACKED := $(if $(SAN),$(foreach i,avx2 avx512,$(if $(shell grep -qw $(HAS_$i) /proc/cpuinfo || echo lacked),$i $ix4 $ix2)))
 define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
 	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast $(FUSE)) \
-	    $(STACK_WARN) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	    $(STACK_WARN) $(if $(filter $1,$(LACKED)),-O0 -fno-sanitize=all,$(KERNEL_SAN)) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
