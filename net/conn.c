@@ -120,7 +120,9 @@ static bool next_batch(struct echi_net *net, struct echi_conn *conn) {
     echi_batch_bytes(batch, conn->outbox + conn->out_taken, conn->out_len - conn->out_taken);
     conn->out_taken = conn->out_len;
     bool talks = conn->state == ECHI_CONN_UP && net->phase >= ECHI_NET_RUNNING;
-    if (talks) echi_batch_fill(batch, &net->peers[conn->rank].queue, conn->batch_bytes, net->epoch, &conn->sealer, net->sent);
+    if (talks)
+        echi_batch_fill(batch, &net->peers[conn->rank].queue, conn->batch_bytes, echi_way_out_most(net, conn->rank), net->epoch,
+                        &conn->sealer, net->sent);
     conn->in_batch = batch->count > 0;
     return conn->in_batch;
 }
@@ -139,6 +141,7 @@ void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
             net->more_to_send = true;
             break;
         }
+        echi_way_out_put(net, conn->rank, put);
         if (!echi_batch_wrote(batch, put)) {
             conn->blocked = true;
             conn->batch_bytes = net->chunk;

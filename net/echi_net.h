@@ -115,8 +115,10 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
 void echi_net_flush(struct echi_net *net);
 /* From now on the system is given no more than about so many bytes, at least 16 KiB, of a peer before they can leave: what is urgent waits
  * for these. A chunk has a quarter of them, and 16 KiB to ECHI_NET_CHUNK. Two chunks of ECHI_NET_CHUNK at first. For who knows how much its
- * link carries: too few, and it is idle while this thread does not run. */
-void echi_net_give_way(struct echi_net *net, uint32_t bytes);
+ * link carries: too few, and it is idle while this thread does not run. `rate`: bytes/s that it carries, or 0. Where a chunk is less than
+ * ECHI_NET_CHUNK, so that hosts are faster than the link, large messages then leave one after the other, the most urgent first, of equals
+ * the oldest, to whichever peers they go, unless the peer takes less than the link carries; else each connection has its part of it. */
+void echi_net_give_way(struct echi_net *net, uint32_t bytes, double rate);
 /* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
 void echi_net_wake(struct echi_net *net);
 

@@ -90,8 +90,20 @@ struct echi_peer {
     struct echi_queue queue;
     struct echi_inlet *inlets; /* as many as the queue has lanes, and numbered as those */
     uint64_t got; /* bytes, since it is UP */
+    int64_t slow_until, slow_for; /* see way_out.c */
     int under_way; /* of its messages: their first chunk is here, and not their last */
     struct echi_flow flow;
+};
+
+/* A link that is so slow that it, and not the hosts, is what messages wait for. */
+struct echi_way_out {
+    double rate;     /* bytes/s; 0: not known, or no bound: all send as they like */
+    size_t small;    /* so many bytes of a message are not worth waiting for others */
+    int peer;        /* whose message is the most urgent; -1: there is none */
+    bool doubted;    /* that one did not fill the link when it was last looked at, ... */
+    bool shared;     /* ... and not before: others send as well */
+    int64_t since;   /* when it was last looked at, or had its turn; ... */
+    uint64_t put;    /* ... what it has taken since */
 };
 
 enum echi_net_phase {
@@ -129,6 +141,8 @@ struct echi_net {
     int n_conns, strangers; /* strangers: connections neither FREE nor UP */
     struct echi_flow flow; /* of all peers together: open while any of theirs is */
     int open_flows;
+    struct echi_way_out way_out;
+    uint64_t order;        /* of the next message, to whomever */
     bool more_to_send;
     int lost_untold;
     int polls_without_wait;
@@ -163,6 +177,13 @@ void echi_conn_process(struct echi_net *net, struct echi_conn *conn);
 void echi_conn_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why);
 void echi_conn_close(struct echi_net *net, struct echi_conn *conn);
 void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi_conn_state state);
+
+/* --- way_out.c: which of them a slow link carries first --- */
+/* Sees who is the next, and whether it fills the link. True when it is another than before. */
+bool echi_way_out_look(struct echi_net *net);
+size_t echi_way_out_most(const struct echi_net *net, int rank);   /* messages of which more bytes are left may not go on to it now */
+void echi_way_out_put(struct echi_net *net, int rank, size_t bytes);   /* it has taken so many */
+int64_t echi_way_out_next(const struct echi_net *net);   /* when it is to be looked at again; INT64_MAX: nobody waits */
 
 /* --- deliver.c: frames of messages to events --- */
 bool echi_event_room(const struct echi_net *net);

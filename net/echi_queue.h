@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What waits to be sent to one peer, and which chunk of it goes next: the most urgent message first, among equals the
- * oldest, within a kind and name in order; a payload only once the peer has granted a credit for its name. Pure: it makes
+ * What waits to be sent to one peer, and which chunk of it goes next: the most urgent message first, among equals that of the
+ * least order, within a kind and name in order; a payload only once the peer has granted a credit for its name. Pure: it makes
  * no system call, and it allocates only when a pool or a queue is made. */
 #ifndef ECHI_QUEUE_H
 #define ECHI_QUEUE_H
@@ -53,7 +53,6 @@ struct echi_queue {
     const struct echi_net_kind *kinds;
     int n_kinds, n_lanes, count;
     uint32_t number, chunk;              /* chunk: bytes of one, at most */
-    uint64_t order;
     int first_lane[ECHI_NET_KINDS_MAX]; /* of each kind's lanes, one for each of its names */
     struct echi_lane *lanes;
     uint64_t *waiting, *owing; /* sets of lanes: have messages; have credits to tell of */
@@ -64,7 +63,11 @@ ech_status echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *ki
 void echi_queue_end(struct echi_queue *q); /* of one that is all zero, too. Messages in it are their owner's again */
 /* Lanes are numbered from 0, kind by kind, name by name. */
 static inline int echi_queue_lane(const struct echi_queue *q, int kind, int name) { return q->first_lane[kind] + name; }
-void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* the queue's until it is in batch->done */
+void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* its order is set; the queue's until it is in batch->done */
+static inline bool echi_message_before(const struct echi_message *a, const struct echi_message *b) {
+    return a->priority < b->priority || (a->priority == b->priority && a->order < b->order);
+}
+const struct echi_message *echi_queue_first(const struct echi_queue *q);   /* of those that may go now; NULL: there is none */
 /* The peer granted so many credits for each of `names` names from `name` on. False when that is more than it may. */
 bool echi_queue_granted(struct echi_queue *q, int kind, int name, int names, uint32_t credits);
 /* We grant one: told in the next batch, or at once if it is the peer's only one of this name. */
@@ -77,9 +80,10 @@ struct echi_message *echi_queue_clear(struct echi_queue *q);
 
 void echi_batch_begin(struct echi_batch *b);
 void echi_batch_bytes(struct echi_batch *b, const void *bytes, size_t len);
-/* Adds credits, then chunks until the batch holds `enough` bytes, about, or nothing may go; bytes are counted by kind
- * in sent[], net's own frames in sent[n_kinds]. Frames are of this epoch and under this seal. */
-void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, size_t enough, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent);
+/* Adds credits, then chunks until the batch holds `enough` bytes, about, or nothing may go, or the first message has more than `most` bytes
+ * left; bytes are counted by kind in sent[], net's own frames in sent[n_kinds]. Frames are of this epoch and under this seal. */
+void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, size_t enough, size_t most, uint32_t epoch, struct echi_sealer *sealer,
+                     uint64_t *sent);
 /* So many bytes were written. True when the batch is through. */
 bool echi_batch_wrote(struct echi_batch *b, size_t n);
 #endif

@@ -187,11 +187,13 @@ static ech_status look(struct echi_net *net, int64_t deadline, struct ech_error 
 static void work(struct echi_net *net) {
     echi_join_tick(net, echi_now());
     net->more_to_send = false;
+    echi_way_out_look(net);
     for (int i = 0; i < net->n_conns; i++) {
         echi_conn_process(net, &net->conns[i]); /* what a full ring of events had held up */
         echi_conn_flush(net, &net->conns[i]);
         echi_conn_bury(net, &net->conns[i]);
     }
+    if (echi_way_out_look(net)) net->more_to_send = true;   /* who had no turn has it now */
     echi_event_collect(net);
 }
 
@@ -229,6 +231,7 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
         if (atomic_exchange(&net->woken, false) || net->n_events > 0 || (waited && passed(entered, deadline))) done = true;
         if (done && (waited || net->polls_without_wait < POLLS_WITHOUT_WAIT)) break;
         int64_t until = echi_join_next(net);
+        if (echi_way_out_next(net) < until) until = echi_way_out_next(net);
         if (deadline < until) until = deadline;
         ECHI_TRY(look(net, done || net->more_to_send ? 0 : until, err));
         waited = true;
@@ -244,11 +247,15 @@ void echi_net_flush(struct echi_net *net) {
 
 #define WORTH_A_CALL 16384u   /* bytes that are worth a wake and a system call: 1.3 ms of 100 Mb/s */
 
-void echi_net_give_way(struct echi_net *net, uint32_t bytes) {
+void echi_net_give_way(struct echi_net *net, uint32_t bytes, double rate) {
     const uint32_t quarter = bytes / 4 > WORTH_A_CALL ? bytes / 4 : WORTH_A_CALL;
     net->unsent = bytes > WORTH_A_CALL ? bytes : WORTH_A_CALL;
     net->chunk = quarter < ECHI_NET_CHUNK ? quarter : ECHI_NET_CHUNK;
-    for (int i = 0; i < net->world; i++) net->peers[i].queue.chunk = net->chunk;
+    net->way_out = (struct echi_way_out){.rate = net->chunk < ECHI_NET_CHUNK ? rate : 0, .small = 2 * (size_t)net->unsent, .peer = -1};
+    for (int i = 0; i < net->world; i++) {
+        net->peers[i].queue.chunk = net->chunk;
+        net->peers[i].slow_until = net->peers[i].slow_for = 0;
+    }
     for (int i = 0; i < net->n_conns; i++) echi_conn_give_way(net, &net->conns[i]);
 }
 
@@ -314,6 +321,7 @@ ech_status echi_net_send(struct echi_net *net, int peer, const struct echi_net_m
                             "slowly or has granted no credits",
                             queue->count, peer, k->name);
     m->peer = peer;
+    m->order = net->order++;
     m->kind = (uint8_t)message->kind;
     m->name = message->name;
     m->priority = message->priority;
@@ -380,6 +388,7 @@ void echi_net_close(struct echi_net *net, int64_t linger) {
     if (net->phase == ECHI_NET_RUNNING) {
         const int64_t began = echi_now(), deadline = began + linger;
         net->phase = ECHI_NET_CLOSING;
+        net->way_out.rate = 0;   /* nobody waits for another any more */
         net->transport->ops->unlisten(net->transport);
         do work(net);
         while (part(net) > 0 && !passed(began, deadline) && look(net, net->more_to_send ? 0 : deadline, NULL) == ECH_OK);

@@ -58,7 +58,6 @@ void echi_queue_push(struct echi_queue *q, struct echi_message *m) {
     struct echi_lane *lane = &q->lanes[at];
     m->next = NULL;
     m->at = 0;
-    m->order = q->order++;
     m->number = q->number++;
     if (lane->first)
         lane->last->next = m;
@@ -120,11 +119,16 @@ static int most_urgent(const struct echi_queue *q) {
     for (int i = echi_bits_next(q->waiting, q->n_lanes, 0); i >= 0; i = echi_bits_next(q->waiting, q->n_lanes, i + 1)) {
         const struct echi_message *m = q->lanes[i].first;
         if (lacks_credit(&q->lanes[i])) continue;
-        if (first && (m->priority > first->priority || (m->priority == first->priority && m->order > first->order))) continue;
+        if (first && !echi_message_before(m, first)) continue;
         first = m;
         best = i;
     }
     return best;
+}
+
+const struct echi_message *echi_queue_first(const struct echi_queue *q) {
+    const int lane = most_urgent(q);
+    return lane < 0 ? NULL : q->lanes[lane].first;
 }
 
 void echi_batch_begin(struct echi_batch *b) {
@@ -214,12 +218,12 @@ static bool credits_are_urgent(const struct echi_queue *q) {
     return false;
 }
 
-void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, size_t enough, uint32_t epoch, struct echi_sealer *sealer,
-                     uint64_t *sent) {
+void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, size_t enough, size_t most, uint32_t epoch,
+                     struct echi_sealer *sealer, uint64_t *sent) {
     if (most_urgent(q) >= 0 || credits_are_urgent(q)) add_credits(b, q, epoch, sealer, sent);
     while (b->frames < ECHI_BATCH_FRAMES && b->bytes < enough) {
         const int lane = most_urgent(q);
-        if (lane < 0) break;
+        if (lane < 0 || q->lanes[lane].first->len - q->lanes[lane].first->at > most) break;
         add_chunk(b, q, lane, epoch, sealer, sent);
     }
 }

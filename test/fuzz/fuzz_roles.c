@@ -92,7 +92,7 @@ ech_status __wrap_echi_wire_sent(struct echi_wire *w, enum echi_kind kind, uint6
 uint64_t __wrap_echi_wire_lender(const struct echi_wire *w, const struct echi_net_event *message);
 void __wrap_echi_wire_drop(struct echi_wire *w, int peer);
 const char *__wrap_echi_wire_address(const struct echi_wire *w);
-void __wrap_echi_wire_give_way(struct echi_wire *w, uint32_t bytes);
+void __wrap_echi_wire_give_way(struct echi_wire *w, uint32_t bytes, double rate);
 void __wrap_echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 
 ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
@@ -167,9 +167,9 @@ void __wrap_echi_wire_drop(struct echi_wire *w, int peer) {
 
 void __wrap_echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { (void)w, (void)out; }
 /* No link to measure: what that sends has a test of its own. */
-void __wrap_echi_wire_give_way(struct echi_wire *w, uint32_t bytes) {
+void __wrap_echi_wire_give_way(struct echi_wire *w, uint32_t bytes, double rate) {
     (void)w;
-    FUZZ_CHECK(bytes >= 1 && bytes <= ECHI_NET_CHUNK);
+    FUZZ_CHECK(bytes >= 1 && bytes <= ECHI_NET_CHUNK && rate > 0);
 }
 
 const char *__wrap_echi_wire_address(const struct echi_wire *w) { return (void)w, "127.0.0.1:1"; }

@@ -217,7 +217,7 @@ static void urgent_overtakes_within(struct node *node, uint32_t unsent, uint32_t
     uint8_t *bytes = filled(len, 7), beat = 1;
     expect(node, ECHI_NET_READY);
     if (node->rank == 0) {
-        if (unsent) echi_net_give_way(node->net, unsent);
+        if (unsent) echi_net_give_way(node->net, unsent, 0);
         uint64_t sent[ECHI_NET_KINDS_MAX + 1] = {0};
         int count;
         struct echi_net_event e;
@@ -257,6 +257,70 @@ static void test_urgent_overtakes(void **state) {
     over(state, 2, urgent_overtakes_by_quarters, NULL);
     over(state, 2, urgent_overtakes_later, NULL);
 }
+
+/* --- one way out for several peers --- */
+
+static uint64_t bulk_sent(struct node *node) {
+    uint64_t sent[ECHI_NET_KINDS_MAX + 1];
+    echi_net_bytes_sent(node->net, sent);
+    return sent[BULK];
+}
+
+/* Two messages, the second when the first has begun to leave; true if the one expected is sent before much of the other has gone. */
+static bool alone(struct node *node, const uint8_t *bytes, size_t len, int priority, uint64_t first_sent) {
+    struct echi_net_message m = {.kind = BULK, .priority = 3, .payload = bytes, .payload_len = len, .cookie = 1};
+    const uint64_t before = bulk_sent(node);
+    CHECK(echi_net_send(node->net, 2, &m, NULL) == ECH_OK);
+    while (bulk_sent(node) == before) CHECK((int)next_event(node, MS / 10).type == -1);
+    const uint64_t begun = bulk_sent(node) - before;
+    m.priority = (uint16_t)priority, m.cookie = 2;
+    CHECK(echi_net_send(node->net, 1, &m, NULL) == ECH_OK);
+    const uint64_t first = expect(node, ECHI_NET_SENT).cookie, sent = bulk_sent(node) - before;
+    CHECK(expect(node, ECHI_NET_SENT).cookie == 3 - first);
+    return first == first_sent && sent < begun + len + len / 4;
+}
+
+/* On a slow link large messages leave one after the other, whoever they go to: of like urgency the oldest, and a more urgent one before the
+ * rest of it. Where a receiver does not run for a while others have their turn, so it is tried until none is held up. And then one that
+ * does not read, which holds nobody else up. */
+static void one_after_the_other(struct node *node) {
+    static atomic_bool third_has;
+    const size_t len = 8u << 20;
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        uint8_t *bytes = filled(4 * len, 3);
+        bool oldest = false, urgent = false;
+        atomic_store(&third_has, false);
+        for (int i = 0; i < 50 && !(oldest && urgent); i++) {
+            echi_net_give_way(node->net, 16384, 1);
+            oldest = alone(node, bytes, len, 3, 1) || oldest;
+            urgent = alone(node, bytes, len, 2, 2) || urgent;
+        }
+        CHECK(oldest && urgent);
+        for (int peer = 1; peer < 3; peer++) send_to(node, peer, NOTE, NULL, 0, NULL, 0, 0);
+        for (int peer = 1; peer < 3; peer++) CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);
+        send_to(node, 1, BULK, NULL, 0, bytes, 4 * len, 5);
+        send_to(node, 2, BULK, NULL, 0, bytes, len, 6);
+        CHECK(expect(node, ECHI_NET_SENT).cookie == 6);
+        CHECK(expect(node, ECHI_NET_SENT).cookie == 5);
+        for (int peer = 1; peer < 3; peer++) send_to(node, peer, NOTE, NULL, 0, NULL, 0, 0);
+        for (int peer = 1; peer < 3; peer++) CHECK(expect(node, ECHI_NET_LOST).orderly);
+        free(bytes);
+        return;
+    }
+    uint8_t *place = malloc(4 * len);
+    do post_for(node, 0, BULK, place, 4 * len, 1);
+    while (expect(node, ECHI_NET_MESSAGE).kind == BULK);
+    send_to(node, 0, NOTE, NULL, 0, NULL, 0, 0);
+    echi_net_flush(node->net);
+    if (node->rank == 1)
+        while (!atomic_load(&third_has)) echi_sleep_until(echi_now() + MS);
+    CHECK(expect(node, ECHI_NET_MESSAGE).payload_len == (node->rank == 1 ? 4 * len : len));
+    if (node->rank == 2) atomic_store(&third_has, true);
+    CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);
+    free(place);
+}
+static void test_one_after_the_other(void **state) { over(state, 3, one_after_the_other, NULL); }
 
 /* --- credits --- */
 
@@ -558,6 +622,6 @@ int main(void) {
         EACH(test_worlds),  EACH(test_payloads),   EACH(test_close_sends_all), EACH(test_urgent_overtakes),
         EACH(test_credits), EACH(test_many_posts), EACH(test_flood),           EACH(test_waking),
         EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_links_are_measured),
-        EACH(test_drops),   EACH(test_by_name),    EACH(test_flush)};
+        EACH(test_drops),   EACH(test_by_name),    EACH(test_flush),           EACH(test_one_after_the_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,23 +44,24 @@ static int end(void **state) {
 }
 
 static struct echi_message *push(int kind, int name, int priority, uint64_t len) {
+    static uint64_t order;
     struct echi_message *m = echi_pool_take(&pool);
     assert_non_null(m);
     *m = (struct echi_message){.kind = (uint8_t)kind, .name = (uint16_t)name, .priority = (uint16_t)priority, .payload = payload,
-                               .len = len};
+                               .len = len, .order = order++};
     echi_queue_push(&q, m);
     return m;
 }
 
 /* What goes out next: frames, and how many. */
 static struct echi_batch batch;
-static int fill_with(size_t enough) {
+static int fill_with(size_t enough, size_t most) {
     struct echi_sealer plain = {.on = false};
     echi_batch_begin(&batch);
-    echi_batch_fill(&batch, &q, enough, 1, &plain, sent);
+    echi_batch_fill(&batch, &q, enough, most, 1, &plain, sent);
     return batch.frames;
 }
-static int fill(void) { return fill_with(ECHI_NET_CHUNK); }
+static int fill(void) { return fill_with(ECHI_NET_CHUNK, SIZE_MAX); }
 static int type_of(int frame) { return batch.headers[frame][5]; }
 static int kind_of(int frame) { return batch.headers[frame][6]; }
 static int name_of(int frame) { return echi_load16(batch.headers[frame] + 18); }
@@ -211,21 +212,34 @@ static void the_most_urgent_goes_first(void **state) {
     assert_true(chunks > COUNT);
 }
 
-/* One kind more than the masks hold is refused in words. */
-/* A batch ends behind the chunk with which it has enough. */
+/* A batch ends behind the chunk with which it has enough, and before a message of which too much is left; those behind that wait, too. */
 static void a_batch_has_enough(void **state) {
     (void)state;
     push(NAMED, 0, 1, 3 * ECHI_NET_CHUNK);
     push(NAMED, 1, 1, 3 * ECHI_NET_CHUNK);
     assert_true(echi_queue_granted(&q, NAMED, 0, 2, 1));
-    assert_int_equal(fill_with(1), 1);
-    assert_int_equal(fill_with(3 * ECHI_NET_CHUNK), 3);
+    assert_int_equal(fill_with(1, SIZE_MAX), 1);
+    assert_int_equal(fill_with(3 * ECHI_NET_CHUNK, SIZE_MAX), 3);
     assert_int_equal(offset_of(0), ECHI_NET_CHUNK);
     assert_int_equal(name_of(2), 1);
-    assert_int_equal(fill_with(8 * ECHI_NET_CHUNK), 2);
+    assert_int_equal(fill_with(8 * ECHI_NET_CHUNK, SIZE_MAX), 2);
     assert_int_equal(fill(), 0);
+
+    push(NAMED, 2, 1, 100);
+    push(NAMED, 3, 1, ECHI_NET_CHUNK + 100);
+    push(NAMED, 4, 1, 100);
+    assert_null(echi_queue_first(&q));
+    assert_true(echi_queue_granted(&q, NAMED, 2, 3, 1));
+    assert_int_equal(fill_with(8 * ECHI_NET_CHUNK, 100), 1);
+    assert_int_equal(name_of(0), 2);
+    assert_int_equal(echi_queue_first(&q)->name, 3);
+    assert_int_equal(fill_with(8 * ECHI_NET_CHUNK, 100), 0);
+    assert_int_equal(fill_with(1, SIZE_MAX), 1);
+    assert_int_equal(fill_with(8 * ECHI_NET_CHUNK, 100), 2);   /* what is left of it is little now */
+    assert_null(echi_queue_first(&q));
 }
 
+/* One kind more than the masks hold is refused in words. */
 static void a_kind_too_many(void **state) {
     static struct echi_net_kind more[ECHI_NET_KINDS_MAX + 1];
     struct echi_net_config config = {.rank = 0, .world = 1, .kinds = more, .n_kinds = ECHI_NET_KINDS_MAX};

@@ -20,7 +20,7 @@ const char *echi_wire_address(const struct echi_wire *wire);
 ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
                           struct ech_error *err);
 void echi_wire_flush(struct echi_wire *wire);
-void echi_wire_give_way(struct echi_wire *wire, uint32_t bytes);   /* echi_net_give_way */
+void echi_wire_give_way(struct echi_wire *wire, uint32_t bytes, double rate);   /* echi_net_give_way */
 void echi_wire_wake(struct echi_wire *wire);   /* any thread */
 ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, int name, void *buffer, size_t cap, uint64_t cookie,
                           struct ech_error *err);

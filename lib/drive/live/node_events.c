@@ -117,7 +117,7 @@ void echi_node_measure_links(struct echi_node *n) {
     if (!n->links.over) return;
     n->measuring_links = false;
     const double rate = own_link(n).out.rate;
-    if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate));
+    if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate), rate);
     const struct echi_rate *out = &n->links.link.out, *in = &n->links.link.in;
     if (echi_link_slower(&n->links.link) > 0)
         echi_config_log(n->c->config, ECH_LOG_INFO,

@@ -120,7 +120,7 @@ void echi_wire_close(struct echi_wire *w, int64_t linger) {
 
 const char *echi_wire_address(const struct echi_wire *w) { return echi_net_address(w->net); }
 void echi_wire_flush(struct echi_wire *w) { echi_net_flush(w->net); }
-void echi_wire_give_way(struct echi_wire *w, uint32_t bytes) { echi_net_give_way(w->net, bytes); }
+void echi_wire_give_way(struct echi_wire *w, uint32_t bytes, double rate) { echi_net_give_way(w->net, bytes, rate); }
 void echi_wire_wake(struct echi_wire *w) { echi_net_wake(w->net); }
 void echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { echi_net_bytes_sent(w->net, out); }
 bool echi_wire_delivered(struct echi_wire *w, int peer, int64_t least, uint64_t *out_bytes, int64_t *out_ns) {
