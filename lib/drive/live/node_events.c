@@ -117,7 +117,9 @@ void echi_node_measure_links(struct echi_node *n) {
     if (!n->links.over) return;
     n->measuring_links = false;
     const double rate = own_link(n).out.rate;
-    if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate), rate);
+    /* Rounds gain nothing where large messages leave one after the other: all owners turn to the same worker at a time (ResNet-18 through
+     * four owners at 100 Mb/s: 7.8 images/s for 8.4). */
+    if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate), strcmp(n->c->config->sync, "bsp") == 0 ? 0 : rate);
     const struct echi_rate *out = &n->links.link.out, *in = &n->links.link.in;
     if (echi_link_slower(&n->links.link) > 0)
         echi_config_log(n->c->config, ECH_LOG_INFO,
