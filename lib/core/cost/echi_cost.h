@@ -12,9 +12,10 @@
  *   - what messages cost its processor: its thread stands still for so long if it computes, and they come in one after the other.
  *     Messages of priority 0 wait there for 256 KiB of others at most, as a switch holds no more;
  *   - what it takes to *wake* the compute thread for a work that finds it idle, and, when that is done, the one that asked for it.
- * Left out: that live nodes' chunks are smaller on links below 262 Mb/s, and that on faster ones messages to different receivers leave side
- * by side; what else the switch between the links does, acknowledgements, windows and slow starts, fairness on the way in (it is first
- * come, first served, where TCP shares), the bytes of what is sent again, and that a sender's copies take their time before they leave.
+ * Left out: that live nodes' chunks are smaller on links below 262 Mb/s, and that on faster ones, and under BSP, messages to different
+ * receivers leave side by side; what else the switch between the links does, acknowledgements, windows and slow starts, fairness on the way
+ * in (it is first come, first served, where TCP shares), the bytes of what is sent again, and that a sender's copies take their time before
+ * they leave.
  *
  * A lost message comes after TCP's timeout: 0.2 s (the least that Linux waits), doubled each time (RFC 6298, section 5), and what
  * the same sender sent to the same receiver behind it waits for it.
