@@ -116,10 +116,6 @@ void echi_node_measure_links(struct echi_node *n) {
     }
     if (!n->links.over) return;
     n->measuring_links = false;
-    const double rate = own_link(n).out.rate;
-    /* Rounds gain nothing where large messages leave one after the other: all owners turn to the same worker at a time (ResNet-18 through
-     * four owners at 100 Mb/s: 7.8 images/s for 8.4). */
-    if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate), strcmp(n->c->config->sync, "bsp") == 0 ? 0 : rate);
     const struct echi_rate *out = &n->links.link.out, *in = &n->links.link.in;
     if (echi_link_slower(&n->links.link) > 0)
         echi_config_log(n->c->config, ECH_LOG_INFO,
@@ -244,10 +240,18 @@ static void make_joined(void *self) {
     atomic_store(&n->has_slots, true);
 }
 
+/* Rounds of BSP gain nothing where large messages leave one after the other: all owners turn to the same worker at a time (ResNet-18
+ * through four owners at 100 Mb/s: 7.8 images/s for 8.4). */
+static void give_way(struct echi_node *n) {
+    const double rate = n->world > 1 ? own_link(n).out.rate : 0;
+    if (rate > 0) echi_wire_give_way(n->wire, unsent_on(rate), n->setup.plan.sync == ECHI_SYNC_BSP ? 0 : rate);
+}
+
 static void set_up(struct echi_node *n) {
     const struct echi_plan *plan = &n->setup.plan;
     echi_job_setup(n->job, plan, n->rank, &n->setup);
     log_plan(n);
+    give_way(n);
     const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
     if (from && from->local != (plan->sync == ECHI_SYNC_LOCAL))
         echi_config_log(n->c->config, ECH_LOG_WARN,
