@@ -565,6 +565,9 @@ static void times_come_back(void **state) {
     assert_true(echi_times_trunk(&block, 9) == 3 && echi_times_trunk(&block, 16) == 3);
     assert_true(echi_times_trunk(&block, 17) == 5 && echi_times_trunk(&block, 33) == 7 && echi_times_trunk(&block, 48) == 7);
     assert_true(echi_times_whole(&block, 33) == 8.5 && echi_times_whole(&block, UINT32_MAX) == echi_times_whole(&block, UINT32_MAX - 14));
+    /* The first size is less than a block, so there is no slope yet. */
+    const struct echi_times no_slope = {.count = 2, .n = {8, 16}, .block = 16, .trunk = {2, 3}};
+    assert_true(echi_times_trunk(&no_slope, 9) == 3 && echi_times_trunk(&no_slope, 17) == 6 && echi_times_trunk(&no_slope, 48) == 9);
     const struct echi_times one = {.count = 1, .n = {8}, .block = 8, .trunk = {2}};
     assert_true(echi_times_trunk(&one, 3) == 2 && echi_times_trunk(&one, 9) == 4 && echi_times_trunk(&one, 16) == 4);
     const struct echi_times no_block = {.count = 2, .n = {8, 16}, .trunk = {2, 3}};

@@ -182,15 +182,17 @@ static uint64_t whole_blocks(const struct echi_times *t, uint64_t n) {
     return t->block > 1 && n > t->n[0] ? (n - 1) / t->block * t->block + t->block : n;
 }
 
-/* Straight lines between the measured sizes; up to the first as that, beyond the last along the last slope, or in proportion to the only
- * one. */
+/* Straight lines between the measured sizes; up to the first as that, beyond the last along the last slope, or in proportion where there
+ * is none. A size below a block has kernels of its own: from there to a whole block is no slope (ResNet-18 in vectors of 16, steps of 8,
+ * 16, 32 and 48 samples: 0.19, 0.29, 0.54 and 0.81 s). */
 static double interpolate(const struct echi_times *t, const double *y, uint32_t samples) {
     if (samples == 0 || t->count == 0) return 0;
     const double n = (double)whole_blocks(t, samples);
     if (n <= t->n[0]) return y[0];
-    if (t->count == 1) return y[0] * n / t->n[0];
     uint32_t i = 1;
     while (i + 1 < t->count && n > t->n[i]) i++;
+    const uint32_t last = t->count - 1;
+    if (n > t->n[last] && (last == 0 || t->n[last - 1] < t->block)) return y[last] * n / t->n[last];
     double slope = (y[i] - y[i - 1]) / (t->n[i] - t->n[i - 1]);
     double value = y[i - 1] + slope * (n - t->n[i - 1]);
     return value > y[0] ? value : y[0];
