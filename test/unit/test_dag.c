@@ -94,33 +94,39 @@ static void send(int count, struct line line, double size, int priority, uint64_
 }
 
 /* Forward, then backward with a mark at the end of each layer. */
-struct pass { double until[1 + LAYERS]; bool mark[1 + LAYERS]; struct echi_work_shape shape; double seconds; };
+struct pass { double until[1 + LAYERS]; bool mark[1 + LAYERS]; struct echi_work_shape shape; };
 static void compute(struct pass *p, const struct net *net, int at) {
     double ready[LAYERS] = {0};
     ready_of(net, ready);
-    p->seconds = ready[0];
+    const double seconds = ready[0];
     p->shape = (struct echi_work_shape){.units = 1 + net->count, .until = p->until, .mark = p->mark};
-    p->until[0] = sum_of(net->forward, net->count) / p->seconds;
+    p->until[0] = sum_of(net->forward, net->count) / seconds;
     p->mark[0] = false;
     for (int i = 1; i <= net->count; i++) {
-        p->until[i] = i == net->count ? 1 : ready[net->count - i] / p->seconds;
+        p->until[i] = i == net->count ? 1 : ready[net->count - i] / seconds;
         p->mark[i] = true;
     }
-    echi_cost_compute(cost, at, &(struct echi_work){.seconds = p->seconds, .shape = &p->shape});
+    echi_cost_compute(cost, at, &(struct echi_work){.seconds = seconds, .shape = &p->shape});
+}
+
+/* Whether a layer's backward pass has come to its end, and which one's. */
+static bool layer_ends(const struct echi_happening *what, int count, int *out) {
+    *out = what->type == ECHI_HAPPENS_DONE ? 0 : count - what->unit;
+    return what->type == ECHI_HAPPENS_DONE || what->type == ECHI_HAPPENS_MARK;
 }
 
 /* One step of `workers`; a message leaves when all of them have all of its layers. Without `overlap` when they have all layers. */
 static double step(const struct net *net, int workers, struct line line, const bool *with, bool overlap) {
     struct pass pass[WORKERS];
     struct echi_happening what;
-    int has[LAYERS] = {0};
+    int has[LAYERS] = {0}, ended;
     double size = 0;
     const int count = net[0].count;
     open_cluster(workers, line.beta);
     for (int w = 0; w < workers; w++) compute(&pass[w], &net[w], w);
     for (int l = count - 1; echi_cost_next(cost, &what);) {
-        if (what.type != ECHI_HAPPENS_MARK && what.type != ECHI_HAPPENS_DONE) continue;
-        has[what.type == ECHI_HAPPENS_DONE ? 0 : count - what.unit]++;
+        if (!layer_ends(&what, count, &ended)) continue;
+        has[ended]++;
         while (l >= 0 && has[l] == workers && (overlap || has[0] == workers)) {
             size += net[0].size[l];
             if (!with || !with[l]) {
@@ -219,11 +225,9 @@ static void pushes_of_all_are_one_queue(void **state) {
             ready_of(&net[w], ready[w]);
             compute(&pass[w], &net[w], w);
         }
-        while (echi_cost_next(cost, &what))
-            if (what.type == ECHI_HAPPENS_MARK || what.type == ECHI_HAPPENS_DONE) {
-                const int l = what.type == ECHI_HAPPENS_DONE ? 0 : count - what.unit;
+        for (int l; echi_cost_next(cost, &what);)
+            if (layer_ends(&what, count, &l))
                 echi_cost_send(cost, what.host, workers + 1, 0, (uint64_t)llround(net[what.host].size[l] * RATE), 0, 0);
-            }
         /* The queue by hand: always the one that was ready first of those that are left. */
         for (int left = workers * count; left > 0; left--) {
             int w = 0, l = 0;
@@ -301,7 +305,7 @@ static double period_on_the_engine(const struct net *net, double beta) {
     struct pass pass;
     struct echi_happening what;
     struct net backward = *net;
-    int forward = 0, steps = 0;
+    int forward = 0, steps = 0, ended;
     bool there[LAYERS], under_way = true;
     double last = 0, period = 0;
     memset(backward.forward, 0, sizeof backward.forward);
@@ -314,11 +318,10 @@ static double period_on_the_engine(const struct net *net, double beta) {
         else if (what.type == ECHI_HAPPENS_DONE && what.cookie == 1) {
             under_way = false;
             forward++;
-        } else if (what.type == ECHI_HAPPENS_DONE || what.type == ECHI_HAPPENS_MARK) {
-            const int l = what.type == ECHI_HAPPENS_DONE ? 0 : net->count - what.unit;
-            send(1, (struct line){0, beta}, net->size[l], l, (uint64_t)l);
+        } else {
+            if (layer_ends(&what, net->count, &ended)) send(1, (struct line){0, beta}, net->size[ended], ended, (uint64_t)ended);
             continue;
-        } else continue;
+        }
         if (forward == net->count) {
             period = now - last;
             last = now;
