@@ -64,8 +64,12 @@ int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
 
 static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
 
-static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p) {
-    return echi_round((p->follows ? 0 : l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
+/* The host's I/O thread has just been at work: it has taken a message in, or has queued one. */
+static bool awake(const struct echi_cost *c, const struct echi_cost_link *l) { return l->cpu_free >= c->now || l->queued_at == c->now; }
+
+static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p, bool found_awake) {
+    const double message = p->follows ? 0 : l->ns_per_message * (found_awake ? ECHI_COST_AWAKE : 1);
+    return echi_round(message + l->ns_per_copy * (double)p->bytes);
 }
 
 /* ---------------------------------------------------------------- way out */
@@ -139,6 +143,7 @@ static void enqueue(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->from];
     p->follows = l->queued_to == 1 + p->to && l->queued_at == c->now;
+    p->found_awake = awake(c, l);
     l->queued_to = 1 + p->to;
     l->queued_at = c->now;
     insert(c, id, false);
@@ -247,7 +252,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
         return false;
     }
     *out = (struct echi_happening){.type = ECHI_HAPPENS_SENT, .host = host, .cookie = p->cookie};
-    echi_cost_steal(c, host, processor(l, p));
+    echi_cost_steal(c, host, processor(l, p, p->found_awake));
     leave(c, id);
     start(c, host);
     return true;
@@ -275,7 +280,7 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
 static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->to];
-    const int64_t cpu = processor(l, p);
+    const int64_t cpu = processor(l, p, awake(c, l));
     if (p->taken || c->dead[p->to]) return false;
     p->taken = true;
     if (cpu == 0 && l->cpu_free <= c->now) return false;

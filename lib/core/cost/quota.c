@@ -12,9 +12,9 @@
 static double period_of(const struct echi_host *h) { return h->period * 1e9; }
 static double quota_of(const struct echi_host *h) { return h->quota * 1e9; }
 
-/* Periods have passed without work: each pays back so much of a debt. */
+/* Periods have passed without work, or none: each pays back so much of a debt. */
 static void pass(struct echi_cost_used *q, const struct echi_host *h, int64_t index) {
-    q->used = echi_most(q->used - (double)(index - q->index) * quota_of(h), 0);
+    if (index > q->index) q->used = echi_most(q->used - (double)(index - q->index) * quota_of(h), 0);
     q->index = index;
     q->rest = 0;
 }
