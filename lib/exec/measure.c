@@ -40,12 +40,18 @@
  * the next: a tenth longer). More would be memory that a small machine lacks. */
 #define MOST_OWNED ((size_t)1 << 19)
 /* And a worker waits between two steps, for weights, for the head, for its quota: then caches have gone to others and the processor to
- * sleep, and a short step takes half as long again (LeNet-5, 16 samples on a virtual machine: 0.43 ms one after the other, 0.8 ms behind
- * 3 ms of rest as in the run). Longer ones do not notice. */
+ * sleep, and a short step takes longer (LeNet-5, 16 samples on two virtual machines: 0.43 ms one after the other, 0.8 ms behind 3 ms of
+ * rest, as in its run of 3 ms a round; 0.5 ms, and 0.65, where its rounds are of 1.8 ms and steps take 0.55). It waits for about as long
+ * as it computes, and this long at most. Longer steps do not notice. */
 #define REST 3e-3
 #define RESTS_UP_TO 0.01
-static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
-enum { SIZES = sizeof sizes / sizeof sizes[0] };
+static const uint32_t coarse[] = {8, 16, 32, 48, 64, 96, 128};
+/* Samples that do not fill the last vector have kernels of their own, which read all weights once more: of a net with 3 FC layers, 3.2
+ * million parameters, in vectors of 16, steps of 16, 18, 24, 28 and 32 samples take 5.5, 7.1, 7.8, 9.1 and 8.5 ms. No line between whole
+ * vectors says so. Of a net whose step of the first size is short a processor measures such sizes, too. */
+static const uint32_t fine[] = {8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128};
+#define FINE_UP_TO 0.01
+enum { COARSE = sizeof coarse / sizeof coarse[0], SIZES = sizeof fine / sizeof fine[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
 _Static_assert(ECHI_LAYERS_MAX <= ECHI_UNITS_MAX, "more layers than struct echi_times holds units");
 
@@ -67,6 +73,7 @@ _Static_assert(ECHI_LAYERS_MAX <= ECHI_UNITS_MAX, "more layers than struct echi_
 
 struct bench {
     const struct echi_job *job;
+    const uint32_t *sizes; int n_sizes;   /* coarse, or fine */
     struct echi_device *device;
     struct echi_lane *lane;
     struct echi_stack *trunk, *head;
@@ -134,7 +141,7 @@ static ech_status train(struct echi_stack *stack, const struct bench *b, struct 
 }
 
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
-    struct echi_stack *stack = (uint32_t)n == sizes[0] && b->few[0] ? b->few[head] : head ? b->head : b->trunk;
+    struct echi_stack *stack = (uint32_t)n == b->sizes[0] && b->few[0] ? b->few[head] : head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
     const size_t cut_bytes = (size_t)n * b->job->cut_width * sizeof *b->visit;
     if (head) memcpy(b->visit, b->cut_rows, cut_bytes);
@@ -172,7 +179,7 @@ static ech_status watched_step(struct bench *b, int size, bool head, struct ech_
     const int first = head ? b->job->cut_params : 0, end = head || !b->head ? b->job->n_layers : b->job->cut_params;
     struct unit_watch watch = {.at = spent_by(b->device)};
     b->watch = &watch;
-    const ech_status status = one_step(b, (int)sizes[size], head, err);
+    const ech_status status = one_step(b, (int)b->sizes[size], head, err);
     b->watch = NULL;
     for (int u = first; u < end; u++)
         for (int pass = 0; pass < ECHI_PASSES; pass++) {
@@ -216,7 +223,7 @@ static bool watches(const struct bench *b, const struct timing *t, int size, boo
 }
 
 /* Seconds of a size and sweep for what has this share of them. */
-static double seconds_for(const struct bench *b, double share) { return share * b->job->measure / (SWEEPS * SIZES); }
+static double seconds_for(const struct bench *b, double share) { return share * b->job->measure / (SWEEPS * b->n_sizes); }
 
 /* A device that is not the host computes behind what the host sees: its units are not known. */
 static ech_status time_units(struct bench *b, int size, bool head, const struct timing *t, struct echi_slowness *slowness,
@@ -243,7 +250,7 @@ static ech_status timed_step(struct bench *b, int sweep, int size, bool head, do
     const double between = fmax(seconds_since(cpu_touched, b->device), SHORTEST);
     if (rest > 0) echi_sleep((int64_t)(rest * 1e9));
     const struct spent cpu_began = spent_by(b->device);
-    ECHI_TRY(watches(b, t, size, head) ? watched_step(b, size, head, err) : one_step(b, (int)sizes[size], head, err));
+    ECHI_TRY(watches(b, t, size, head) ? watched_step(b, size, head, err) : one_step(b, (int)b->sizes[size], head, err));
     const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
     t->step[size][head][t->steps[size][head]++ % STEPS_KEPT] = cpu;
     echi_slowness_pay(slowness);
@@ -259,16 +266,33 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
                             struct ech_error *err) {
     if (sweep == 0) {   /* warms caches and pages */
         const struct spent began = spent_by(b->device);
-        ECHI_TRY(one_step(b, (int)sizes[size], head, err));
+        ECHI_TRY(one_step(b, (int)b->sizes[size], head, err));
         t->warm[size][head] = fmax(seconds_since(began, b->device), SHORTEST);
         echi_slowness_pay(slowness);
     }
     /* The first sweep gives the scale. All nodes rest in the others, about at the same time; then only these count. */
     const bool rests = sweep > 0 && b->job->waits && t->warm[size][head] < RESTS_UP_TO && echi_device_describe(b->device)->host_memory;
-    const double share = seconds_for(b, STEPS_SHARE), rest = rests ? fmin(REST, share) : 0;
+    const double share = seconds_for(b, STEPS_SHARE), rest = rests ? fmin(fmin(REST, t->warm[size][head]), share) : 0;
     if (rests && sweep == 1) t->steps[size][head] = 0;
     for (double sum = 0, wall; sum < share; sum += wall) ECHI_TRY(timed_step(b, sweep, size, head, rest, slowness, t, &wall, err));
     return ECH_OK;
+}
+
+/* Samples that are computed together, by the trunk or by the head. */
+static uint16_t bench_block(const struct bench *b) {
+    const int trunk = echi_stack_block(b->trunk), head = b->head ? echi_stack_block(b->head) : 1;
+    return (uint16_t)(trunk > head ? trunk : head);
+}
+
+/* Up to so many samples; once the first size's first step has told, which both lists begin with. */
+static void choose_sizes(struct bench *b, uint32_t most, struct timing *t) {
+    const double warm = t->warm[0][0] + t->warm[0][1];
+    const bool whole = fine[1] % bench_block(b) == 0;   /* else it takes as long as the next whole block */
+    if (warm > 0 && warm < FINE_UP_TO && whole && echi_device_describe(b->device)->host_memory) {
+        b->sizes = fine;
+        b->n_sizes = SIZES;
+    }
+    for (t->sizes = 0; t->sizes < b->n_sizes && b->sizes[t->sizes] <= most;) t->sizes++;
 }
 
 /* What an owner does about parameters: it adds what a push brings to a sum, and applies that. */
@@ -310,13 +334,13 @@ static double few_vary(const struct timing *t) {
 }
 
 /* The middle half of the steps tells the jitter (of a normal number it is 1.349 deviations wide), so that few stutters do not. */
-static void variation_of(const struct timing *t, struct echi_times *out) {
+static void variation_of(const struct bench *b, const struct timing *t, struct echi_times *out) {
     double ratio[SIZES * 2 * STEPS_KEPT], stuttered = 0;
     int n = 0, stutters = 0;
     for (int i = 0; i < 2 * t->sizes; i++) {
         const int size = i / 2, head = i % 2;
         const double middle = typical(t, size, head);
-        for (int k = 0; k < kept(t, size, head) && sizes[size] >= VARIES_FROM; k++) ratio[n++] = t->step[size][head][k] / middle;
+        for (int k = 0; k < kept(t, size, head) && b->sizes[size] >= VARIES_FROM; k++) ratio[n++] = t->step[size][head][k] / middle;
     }
     if (n < STEPS_TELL) {
         out->jitter = fmin(few_vary(t), FEW_VARY_MOST);
@@ -341,20 +365,14 @@ static ech_status both_stacks(const struct bench *b, int most, struct echi_stack
     return echi_stack_create(b->device, job->kernels, model->layers + cut, model->n_layers - cut, most, head, err);
 }
 
-/* Samples that are computed together, by the trunk or by the head. */
-static uint16_t bench_block(const struct bench *b) {
-    const int trunk = echi_stack_block(b->trunk), head = b->head ? echi_stack_block(b->head) : 1;
-    return (uint16_t)(trunk > head ? trunk : head);
-}
-
 static ech_status bench_stacks(struct bench *b, const struct echi_job *job, struct echi_device *device, struct echi_lane *lane, int most,
                                 struct ech_error *err) {
-    *b = (struct bench){.job = job, .device = device, .lane = lane};
+    *b = (struct bench){.job = job, .sizes = coarse, .n_sizes = COARSE, .device = device, .lane = lane};
     return both_stacks(b, most, &b->trunk, &b->head, err);
 }
 
 static ech_status few_stacks(struct bench *b, struct ech_error *err) {
-    return echi_device_describe(b->device)->host_memory ? both_stacks(b, (int)sizes[0], &b->few[0], &b->few[1], err) : ECH_OK;
+    return echi_device_describe(b->device)->host_memory ? both_stacks(b, (int)b->sizes[0], &b->few[0], &b->few[1], err) : ECH_OK;
 }
 
 /* What goes through them, filled with numbers of the size that samples have. */
@@ -449,14 +467,14 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     memset(out, 0, sizeof *out);
     echi_slowness_begin(&slowness, slow);
     ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, ECHI_SPARE_BLOCK, err), out);
-    const uint32_t most = echi_exec_spare_rows(bench_bytes(&b), sizes[SIZES - 1]);
-    while (timing.sizes < SIZES && sizes[timing.sizes] <= most) timing.sizes++;
+    const uint32_t most = echi_exec_spare_rows(bench_bytes(&b), coarse[COARSE - 1]);
     if (most > ECHI_SPARE_BLOCK) {
         bench_close(&b);
         ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, (int)most, err), out);
     }
     ECHI_TRY_GOTO(few_stacks(&b, err), out);
     ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
+    choose_sizes(&b, most, &timing);
     const int64_t began = echi_now();
     while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * job->measure * 1e9)) {
         const int sweep = timing.sweeps++;
@@ -466,13 +484,14 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
                 ECHI_TRY_GOTO(time_units(&b, i, head, &timing, &slowness, err), out);
             }
             ECHI_TRY_GOTO(time_owner(&b, &timing, err), out);
+            if (sweep == 0 && i == 0) choose_sizes(&b, most, &timing);
             if (i > 0 && (typical(&timing, i, 0) + typical(&timing, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
         }
     }
     quota_of(device, out);
     const double scale = scale_of(&timing, echi_times_granted(out)), params = (double)job->n_params;
     for (int i = 0; i < timing.sizes; i++) {
-        out->n[i] = sizes[i];
+        out->n[i] = b.sizes[i];
         out->trunk[i] = typical(&timing, i, 0) * scale;
         out->head[i] = typical(&timing, i, 1) * scale;
     }
@@ -483,7 +502,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     out->exchange = out->add + bytes_take(job, io) * scale;
     out->messages = messages_take(io) * scale;
     units_of(&b, out);
-    variation_of(&timing, out);
+    variation_of(&b, &timing, out);
 out:
     bench_close(&b);
     return status;
