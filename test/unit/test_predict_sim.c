@@ -120,22 +120,22 @@ struct rounds { const char *hosts, *batch, *shards; double within; const char *e
 static const struct rounds rounds[] = {
     {"hosts 8 speed 45 images/s", "512", "1", 0.02, "server", false, "equal"},
     {"hosts 8 speed 45 images/s", "512", "2", 0.02, "server", false, "equal"},
-    {"hosts 8 speed 45 images/s", "512", "4", 0.05, "server", false, "equal"},
+    {"hosts 8 speed 45 images/s", "512", "4", 0.02, "server", false, "equal"},
     {"hosts 8 speed 45 images/s", "512", "8", 0.02, "server", false, "equal"},
     {"hosts 4 speed 45 images/s", "256", "1", 0.02, "server", false, "equal"},
-    {"hosts 4 speed 45 images/s", "256", "2", 0.04, "server", false, "equal"},
+    {"hosts 4 speed 45 images/s", "256", "2", 0.02, "server", false, "equal"},
     {"hosts 4 speed 45 images/s", "256", "4", 0.02, "server", false, "equal"},
-    {"hosts 4 speed 45 images/s", "256", "3,1", 0.04, "server", false, "equal"},
+    {"hosts 4 speed 45 images/s", "256", "3,1", 0.02, "server", false, "equal"},
     {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "1", 0.02, "server", false, "equal"},
     {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "8", 0.02, "server", false, "equal"},
     {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.05, "server", false, "equal"},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "8", 0.02, "server", false, "equal"},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "2,3,4", 0.08, "server", false, "equal"},
-    {"hosts 8 speed 45 images/s", "512", "auto", 0.05, "ring", false, "equal"},
-    {"hosts 8 speed 45 images/s", "512", "auto", 0.05, "ring", true, "equal"},
-    {"hosts 8 speed 45 images/s", "512", "8", 0.05, "server", true, "equal"},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.05, "server", true, "equal"},
-    {"hosts 1 speed 200 images/s link 20 Mb/s\nhosts 7 speed 200 images/s", "512", "auto", 0.05, "ring", false, "speed"},   /* of 7 */
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "8", 0.03, "server", false, "equal"},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "2,3,4", 0.03, "server", false, "equal"},
+    {"hosts 8 speed 45 images/s", "512", "auto", 0.02, "ring", false, "equal"},
+    {"hosts 8 speed 45 images/s", "512", "auto", 0.02, "ring", true, "equal"},
+    {"hosts 8 speed 45 images/s", "512", "8", 0.02, "server", true, "equal"},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.02, "server", true, "equal"},
+    {"hosts 1 speed 200 images/s link 20 Mb/s\nhosts 7 speed 200 images/s", "512", "auto", 0.02, "ring", false, "speed"},   /* of 7 */
 };
 
 static int blank_images(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
@@ -266,7 +266,7 @@ static void whole_pushes_are_predicted(void **state) {
 static void as_many_shards_as_pay(void **state) {
     (void)state;
     static const struct { const char *hosts, *batch; int shards; } found[] = {
-        {"hosts 8 speed 45 images/s", "512", 4},                                             /* 8 make 2 % more */
+        {"hosts 8 speed 45 images/s", "512", 8},                                             /* 4 % more than 4 */
         {"hosts 4 speed 45 images/s", "256", 2},                                             /* 4 make half a percent more */
         {"hosts 8 speed 0.25 images/s", "512", 1},                                           /* links hardly matter */
         {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", 2},    /* the others' links are full of their own */
@@ -288,8 +288,8 @@ static void as_many_shards_as_pay(void **state) {
     }
 }
 
-/* Rank 0 has a thin link: the others go round without it, and it coordinates. That is 5 % faster at least than through owners, so by itself
- * nothing else is chosen. */
+/* Rank 0 has a thin link: the others go round without it, and it coordinates. By itself the faster is chosen of that and of seven owners,
+ * which are within a percent. */
 static void a_ring_leaves_rank_0_out(void **state) {
     (void)state;
     struct rounds k = rounds[sizeof rounds / sizeof rounds[0] - 1];
@@ -301,7 +301,7 @@ static void a_ring_leaves_rank_0_out(void **state) {
     const double server = run_rounds(&k, &r);
     k.exchange = "auto";
     const double chosen = run_rounds(&k, &r);
-    if (!(ring > 1.05 * server && fabs(chosen / ring - 1) < 1e-9))
+    if (!(fabs(ring / server - 1) < 0.01 && fabs(chosen / (ring > server ? ring : server) - 1) < 1e-9))
         fail_msg("%.1f images/s, by owners %.1f, chosen %.1f", ring, server, chosen);
 }
 

@@ -8,8 +8,6 @@
 /* Parts are so many at most that a slice is worth a message, and the table has room for them: neighbours that do not share a part have
  * more than a limit together, and so have the slices of a layer. */
 #define SLICES_MAX 120
-/* Owners get fewer, larger ones than a ring: what waits for a push of all workers is a part. */
-#define SLICES_OF_SERVER 80
 
 static uint64_t at_least(const struct echi_layers *layers, uint64_t limit) {
     uint64_t all = 0;
@@ -66,12 +64,10 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
 void echi_plan_parts(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     const struct echi_layers *l = &request->layers;
     const int cut = plan->separated ? l->cut : l->count;
-    uint64_t params = 0, all = 0;
+    uint64_t params = 0;
     if (plan->parts.count > 0) return;
     for (int i = 0; i < cut; i++) params += l->params[i];
-    for (int i = 0; i < l->count; i++) all += l->params[i];
-    const uint64_t slice = echi_plan_slice(plan, params), least = plan->exchange == ECHI_EXCHANGE_RING ? 0 : all / SLICES_OF_SERVER;
-    const uint64_t merged = slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED;
-    echi_parts_make(l, plan->separated, plan->codec, slice > least ? slice : least, merged > least ? merged : least, &plan->parts);
+    const uint64_t slice = echi_plan_slice(plan, params);
+    echi_parts_make(l, plan->separated, plan->codec, slice, slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED, &plan->parts);
     if (plan->shards) echi_plan_deal_parts(plan, times, echi_parts_before(&plan->parts, cut));
 }
