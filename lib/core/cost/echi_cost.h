@@ -63,7 +63,7 @@ void echi_cost_timer(struct echi_cost *cost, int64_t at, int host, uint64_t cook
  * processors are. Measured while the other of two processors had been idle for a millisecond. */
 #define ECHI_COST_WAKE 2
 /* A message that finds its host's I/O thread awake, with another in hand or just done, takes this part of what one does that wakes it: a
- * system call more in the same pass of the loop. */
+ * system call more in the same pass of the loop. One that comes when it has just gone to sleep is between both. */
 #define ECHI_COST_AWAKE 0.25
 /* How a work goes by: at until[i] of its time (rising, the last 1) unit i ends, and if mark[i] the caller is told (MARK; at the
  * last it is DONE whatever mark says). Shared by many works; the caller's, as long as they are under way. */

@@ -53,8 +53,8 @@ struct echi_parcel {
     uint32_t next;
     uint32_t run_last;        /* while it waits and is the first of its priority: the last of that */
     uint16_t from, to, priority;
-    bool follows, found_awake, taken;   /* goes as one with the message before it; its sender's I/O thread was awake; the receiver's
-                                           processor has begun with it */
+    bool follows, taken;      /* goes as one with the message before it; the receiver's processor has begun with it */
+    double waking;            /* of what a message takes its sender's processor, the part that this one does */
 };
 struct echi_cost_link {
     double ns_per_byte, in_ns_per_byte;   /* on the way out and in; 0: without bound */

@@ -17,6 +17,7 @@ void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io
     struct echi_cost_link *l = &c->link[host];
     const struct echi_host *h = &c->hosts->host[host];
     l->first = l->sending = ECHI_NOTHING;
+    l->queued_at = l->cpu_free = -(int64_t)(ECHI_NEVER / 2);
     l->ns_per_byte = l->in_ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
     l->ns_per_message = io.message * 1e9 / io_speed;
     l->ns_per_copy = io.byte * 1e9 / io_speed;
@@ -64,12 +65,16 @@ int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
 
 static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
 
-/* The host's I/O thread has just been at work: it has taken a message in, or has queued one. */
-static bool awake(const struct echi_cost *c, const struct echi_cost_link *l) { return l->cpu_free >= c->now || l->queued_at == c->now; }
+/* The part of a message's cost that it has at a host whose I/O thread has taken one in, or queued one, so long ago: all of it after as long
+ * as one takes. */
+static double waking(const struct echi_cost *c, const struct echi_cost_link *l) {
+    const double idle = (double)(c->now - (l->cpu_free > l->queued_at ? l->cpu_free : l->queued_at));
+    if (idle >= l->ns_per_message) return 1;
+    return idle <= 0 ? ECHI_COST_AWAKE : ECHI_COST_AWAKE + (1 - ECHI_COST_AWAKE) * idle / l->ns_per_message;
+}
 
-static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p, bool found_awake) {
-    const double message = p->follows ? 0 : l->ns_per_message * (found_awake ? ECHI_COST_AWAKE : 1);
-    return echi_round(message + l->ns_per_copy * (double)p->bytes);
+static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p, double waking) {
+    return echi_round((p->follows ? 0 : waking * l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
 }
 
 /* ---------------------------------------------------------------- way out */
@@ -143,7 +148,7 @@ static void enqueue(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->from];
     p->follows = l->queued_to == 1 + p->to && l->queued_at == c->now;
-    p->found_awake = awake(c, l);
+    p->waking = waking(c, l);
     l->queued_to = 1 + p->to;
     l->queued_at = c->now;
     insert(c, id, false);
@@ -252,7 +257,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
         return false;
     }
     *out = (struct echi_happening){.type = ECHI_HAPPENS_SENT, .host = host, .cookie = p->cookie};
-    echi_cost_steal(c, host, processor(l, p, p->found_awake));
+    echi_cost_steal(c, host, processor(l, p, p->waking));
     leave(c, id);
     start(c, host);
     return true;
@@ -280,7 +285,7 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
 static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->to];
-    const int64_t cpu = processor(l, p, awake(c, l));
+    const int64_t cpu = processor(l, p, waking(c, l));
     if (p->taken || c->dead[p->to]) return false;
     p->taken = true;
     if (cpu == 0 && l->cpu_free <= c->now) return false;
