@@ -73,8 +73,8 @@ static double waking(const struct echi_cost *c, const struct echi_cost_link *l) 
     return idle <= 0 ? ECHI_COST_AWAKE : ECHI_COST_AWAKE + (1 - ECHI_COST_AWAKE) * idle / l->ns_per_message;
 }
 
-static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p, double waking) {
-    return echi_round((p->follows ? 0 : waking * l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
+static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p, double part) {
+    return echi_round((p->follows ? 0 : part * l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
 }
 
 /* ---------------------------------------------------------------- way out */
