@@ -176,6 +176,7 @@ same_gradient() {
 start() {      # start RANK ARGUMENT...
     local rank=$1
     shift
+    : >"$work/$rank.log"   # at once: the command in the background empties it later, and an earlier node's lines would be read till then
     "$echelon" train --rank "$rank" --progress off "$@" >"$work/$rank.log" 2>&1 </dev/null &
     nodes[rank]=$!
 }
