@@ -13,10 +13,11 @@
 /* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The median processor time of its
  * steps counts, since all nodes measure at once as they will compute at once: where they share caches, or the two threads of a core, the
  * least is what a step takes while the others happen to wait (hosts of a test-bed computed 1.3 to 2 times as long in the run). How much
- * longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor, dealt out in periods
- * of up to 100 ms: a long step then never fits between two waits, a short one does, and times on the clock would compare them wrongly. The
- * fastest sweep counts: what else happens to run at start only makes steps wait (of several nodes the first, since later ones rest: see
- * REST). */
+ * longer a whole sweep took on the clock gives the scale, because a host may own only a share of a processor, dealt out in periods of up
+ * to 100 ms: a long step then never fits between two waits, a short one does, and times on the clock would compare them wrongly. (Steps
+ * alone would not do: a size has had its time once its steps waited, so theirs are more waits than a share has; half a core seemed 0.42.)
+ * The fastest sweep counts: what else happens to run at start only makes steps wait (of several nodes the first, since later ones rest:
+ * see REST). */
 #define SWEEPS 3
 #define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
@@ -189,12 +190,12 @@ static ech_status watched_step(struct bench *b, int size, bool head, struct ech_
     return status;
 }
 
-/* [2]: trunk, head. Of a sweep all of the clock counts, what is between steps as well: that is processor time, too, of which a host
- * may own a share. */
+/* [2]: trunk, head */
 struct timing {
     int sizes, sweeps, steps[SIZES][2], owned;
     double warm[SIZES][2], step[SIZES][2][STEPS_KEPT];   /* of the processor: the first step of all; those that count */
-    double cpu[SWEEPS], wall[SWEEPS];
+    double scale[SWEEPS];                                /* the clock's seconds of one by the processor's; 0: it rested between steps */
+    bool rested;                                         /* in this sweep, before a step of it at least */
     double add[SWEEPS * SIZES], update[SWEEPS * SIZES];   /* of a parameter */
 };
 
@@ -239,15 +240,11 @@ static ech_status time_units(struct bench *b, int size, bool head, const struct 
     return ECH_OK;
 }
 
-/* One step, of *wall seconds on the clock, behind `rest` seconds of waiting; with what is touched before it in the sweep's sums, unless it
- * waits: a processor that rests may have more of its quota than it is granted in the mean. */
-static ech_status timed_step(struct bench *b, int sweep, int size, bool head, double rest, struct echi_slowness *slowness, struct timing *t,
+/* One step, of *wall seconds on the clock, behind `rest` seconds of waiting. */
+static ech_status timed_step(struct bench *b, int size, bool head, double rest, struct echi_slowness *slowness, struct timing *t,
                              double *wall, struct ech_error *err) {
-    const int64_t touched = echi_now();
-    const struct spent cpu_touched = spent_by(b->device);
     memset(b->other, t->steps[size][head], b->other_bytes);
     const int64_t began = echi_now(), owed = slowness->debt;
-    const double between = fmax(seconds_since(cpu_touched, b->device), SHORTEST);
     if (rest > 0) echi_sleep((int64_t)(rest * 1e9));
     const struct spent cpu_began = spent_by(b->device);
     ECHI_TRY(watches(b, t, size, head) ? watched_step(b, size, head, err) : one_step(b, (int)b->sizes[size], head, err));
@@ -256,9 +253,6 @@ static ech_status timed_step(struct bench *b, int sweep, int size, bool head, do
     echi_slowness_pay(slowness);
     /* No step ends before its processor time has passed: also beside a clock that goes back or stands still this ends. */
     *wall = fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, rest + cpu);
-    if (rest > 0) return ECH_OK;
-    t->cpu[sweep] += between + cpu;
-    t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between) + *wall;
     return ECH_OK;
 }
 
@@ -270,11 +264,13 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
         t->warm[size][head] = fmax(seconds_since(began, b->device), SHORTEST);
         echi_slowness_pay(slowness);
     }
-    /* The first sweep gives the scale. All nodes rest in the others, about at the same time; then only these count. */
+    /* The first sweep gives the scale: a processor that rests may have more of its quota than it is granted in the mean. All nodes rest in
+     * the others, about at the same time; then only these count. */
     const bool rests = sweep > 0 && b->job->waits && t->warm[size][head] < RESTS_UP_TO && echi_device_describe(b->device)->host_memory;
     const double share = seconds_for(b, STEPS_SHARE), rest = rests ? fmin(fmin(REST, t->warm[size][head]), share) : 0;
     if (rests && sweep == 1) t->steps[size][head] = 0;
-    for (double sum = 0, wall; sum < share; sum += wall) ECHI_TRY(timed_step(b, sweep, size, head, rest, slowness, t, &wall, err));
+    t->rested |= rests;
+    for (double sum = 0, wall; sum < share; sum += wall) ECHI_TRY(timed_step(b, size, head, rest, slowness, t, &wall, err));
     return ECH_OK;
 }
 
@@ -307,14 +303,32 @@ static ech_status time_owner(const struct bench *b, struct timing *t, struct ech
     return ECH_OK;
 }
 
+/* One sweep over all sizes; the first of all chooses them. */
+static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct echi_slowness *slowness, struct timing *t,
+                             struct ech_error *err) {
+    const int sweep = t->sweeps++;
+    const int64_t began = echi_now(), owed = slowness->debt;
+    const struct spent cpu_began = spent_by(b->device);
+    t->rested = false;
+    for (int i = 0; i < t->sizes; i++) {
+        for (int head = 0; head <= (b->head != NULL); head++) {
+            ECHI_TRY(time_size(b, sweep, i, head, slowness, t, err));
+            ECHI_TRY(time_units(b, i, head, t, slowness, err));
+        }
+        ECHI_TRY(time_owner(b, t, err));
+        if (sweep == 0 && i == 0) choose_sizes(b, most, t);
+        if (i > 0 && (typical(t, i, 0) + typical(t, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) t->sizes = i + 1;
+    }
+    const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
+    t->scale[sweep] = t->rested ? 0 : fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, cpu) / cpu;
+    return ECH_OK;
+}
+
 /* How much longer than its processor time the fastest sweep took; at least as much as the control group says. */
 static double scale_of(const struct timing *t, double granted) {
     double best = 0;
-    for (int sweep = 0; sweep < t->sweeps; sweep++) {
-        if (t->cpu[sweep] == 0) continue;   /* all its steps were behind a rest */
-        const double scale = t->wall[sweep] / t->cpu[sweep];
-        if (best == 0 || scale < best) best = scale;
-    }
+    for (int sweep = 0; sweep < t->sweeps; sweep++)
+        if (t->scale[sweep] > 0 && (best == 0 || t->scale[sweep] < best)) best = t->scale[sweep];
     return fmax(best, 1 / granted);
 }
 
@@ -459,7 +473,6 @@ static void quota_of(const struct echi_device *device, struct echi_times *out) {
 
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
                         struct echi_cost_io io, struct echi_times *out, struct ech_error *err) {
-    const bool cut = job->cut > 0;
     struct bench b;
     struct timing timing = {0};
     struct echi_slowness slowness;
@@ -476,18 +489,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
     choose_sizes(&b, most, &timing);
     const int64_t began = echi_now();
-    while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * job->measure * 1e9)) {
-        const int sweep = timing.sweeps++;
-        for (int i = 0; i < timing.sizes; i++) {
-            for (int head = 0; head <= cut; head++) {
-                ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
-                ECHI_TRY_GOTO(time_units(&b, i, head, &timing, &slowness, err), out);
-            }
-            ECHI_TRY_GOTO(time_owner(&b, &timing, err), out);
-            if (sweep == 0 && i == 0) choose_sizes(&b, most, &timing);
-            if (i > 0 && (typical(&timing, i, 0) + typical(&timing, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
-        }
-    }
+    while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * job->measure * 1e9))
+        ECHI_TRY_GOTO(time_sweep(&b, most, slow, &slowness, &timing, err), out);
     quota_of(device, out);
     const double scale = scale_of(&timing, echi_times_granted(out)), params = (double)job->n_params;
     for (int i = 0; i < timing.sizes; i++) {
