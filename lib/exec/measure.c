@@ -10,22 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The median processor time of its
- * steps counts, since all nodes measure at once as they will compute at once: where they share caches, or the two threads of a core, the
- * least is what a step takes while the others happen to wait (hosts of a test-bed computed 1.3 to 2 times as long in the run). How much
- * longer a whole sweep took on the clock gives the scale, because a host may own only a share of a processor, dealt out in periods of up
- * to 100 ms: a long step then never fits between two waits, a short one does, and times on the clock would compare them wrongly. (Steps
- * alone would not do: a size has had its time once its steps waited, so theirs are more waits than a share has; half a core seemed 0.42.)
- * The fastest sweep counts: what else happens to run at start only makes steps wait (of several nodes the first, since later ones rest:
- * see REST). */
-#define SWEEPS 3
+/* Every size is run for some milliseconds (of --measure, an equal part each), or once, in each of several sweeps. The median processor
+ * time of its steps counts, since all nodes measure at once as they will compute at once: where they share caches, or the two threads of a
+ * core, the least is what a step takes while the others happen to wait (hosts of a test-bed computed 1.3 to 2 times as long in the run).
+ * Each sweep is short, so that what else the machine does for a while befalls all sizes alike. How much longer a whole sweep took on the
+ * clock gives the scale, because a host may own only a share of a processor, dealt out in periods of up to 100 ms: a long step then never
+ * fits between two waits, a short one does, and times on the clock would compare them wrongly. (Steps alone would not do: a size has had
+ * its time once its steps waited, so theirs are more waits than a share has; half a core seemed 0.42.) The fastest sweep counts: what else
+ * happens to run at start only makes steps wait (of several nodes the first, since later ones rest: see REST). */
+#define FEW_SWEEPS 3     /* but no more than these once twice --measure is over */
+#define SWEEPS 9
 #define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
 #define NO_TIME 1e-9    /* and anything else: a clock that stands still, or goes back, must not make it less than nothing */
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so many seconds (but
- * two at least, for a slope), and no sweep begins after so many times --measure. That is 5 s by default, two or three sweeps of
- * ResNet-18 on half a core. */
+ * two at least, for a slope), and none of the few sweeps begins after so many times --measure. That is 5 s by default, two or three
+ * sweeps of ResNet-18 on half a core. */
 #define LONG_STEP 0.15
 #define LONG_SWEEPS 12
 /* One of a step's messages takes so many times what the least message takes at one end of a socket, for what net, wire and roles do about
@@ -206,8 +207,8 @@ static int ascending(const void *a, const void *b) {
 
 /* 0: there are none. */
 static double median(const double *of, int count) {
-    double sorted[STEPS_KEPT];
-    _Static_assert(SWEEPS * SIZES <= STEPS_KEPT, "there is room for what an owner takes, too");
+    double sorted[SWEEPS * SIZES];
+    _Static_assert(STEPS_KEPT <= SWEEPS * SIZES, "there is room for steps of one size, and for what an owner takes");
     memcpy(sorted, of, (size_t)count * sizeof sorted[0]);
     qsort(sorted, (size_t)count, sizeof sorted[0], ascending);
     return count > 0 ? (sorted[(count - 1) / 2] + sorted[count / 2]) / 2 : 0;
@@ -322,6 +323,11 @@ static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct
     const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
     t->scale[sweep] = t->rested ? 0 : fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, cpu) / cpu;
     return ECH_OK;
+}
+
+/* After so many times --measure. */
+static bool goes_on(const struct timing *t, double measured) {
+    return t->sweeps == 0 || (t->sweeps < SWEEPS && measured < (t->sweeps < FEW_SWEEPS ? LONG_SWEEPS : 2));
 }
 
 /* How much longer than its processor time the fastest sweep took; at least as much as the control group says. */
@@ -489,7 +495,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
     choose_sizes(&b, most, &timing);
     const int64_t began = echi_now();
-    while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * job->measure * 1e9))
+    while (goes_on(&timing, (double)(echi_now() - began) * 1e-9 / job->measure))
         ECHI_TRY_GOTO(time_sweep(&b, most, slow, &slowness, &timing, err), out);
     quota_of(device, out);
     const double scale = scale_of(&timing, echi_times_granted(out)), params = (double)job->n_params;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The planner's shares: samples in whole blocks, and what an owner has to do besides its own samples. */
+ * The planner's shares: samples in whole blocks, what an owner has to do besides its own samples, and times of machines of one kind. */
 #include "echi_planner.h"
 
 #include <stdarg.h>
@@ -90,8 +90,53 @@ static void test_times_travel(void **state) {
     assert_false(echi_times_decode(body, len, &back));
 }
 
+static void assert_near(double is, double wanted) { assert_true(is > wanted * (1 - 1e-9) && is < wanted * (1 + 1e-9)); }
+
+/* Four machines of one kind, each measured with noise of its own at two sizes; one of half the speed, one with other sizes, one unknown. */
+static void test_pool(void **state) {
+    (void)state;
+    static const double speed[] = {1, 1.04, 0.97, 1.01};   /* of its times */
+    struct echi_times times[ECHI_WORLD_MAX] = {{0}}, clean = node_times(1, 1e-4), before[7];
+    clean.exchange = 4e-3, clean.add = 1e-3, clean.update = 2e-3, clean.messages = 1e-4;
+    for (uint32_t i = 0; i < clean.count; i++) clean.head[i] = clean.trunk[i] / 8;
+    for (int r = 0; r < 6; r++) times[r] = clean;
+    for (int r = 0; r < 4; r++) {
+        for (uint32_t i = 0; i < clean.count; i++) {
+            const double noise = i == (uint32_t)r ? 1.3 : i == (uint32_t)r + 3 ? 0.8 : 1;
+            times[r].trunk[i] *= speed[r] * noise;
+            times[r].head[i] *= speed[r] * noise;
+        }
+        times[r].exchange *= speed[r] * (r == 2 ? 1.5 : 1);
+        times[r].add *= speed[r];
+        times[r].update *= speed[r];
+        times[r].messages *= speed[r] * (r == 1 ? 3 : 1);
+    }
+    for (uint32_t i = 0; i < clean.count; i++) times[4].trunk[i] *= 2;
+    times[5].n[6] = 100;
+    for (int r = 0; r < 7; r++) before[r] = times[r];
+    echi_times_pool(times, 7);
+    for (int r = 0; r < 4; r++) {
+        for (uint32_t i = 0; i < clean.count; i++) {
+            assert_near(times[r].trunk[i], speed[r] * clean.trunk[i]);
+            assert_near(times[r].head[i], speed[r] * clean.head[i]);
+        }
+        assert_near(times[r].exchange, speed[r] * clean.exchange);
+        assert_near(times[r].add, speed[r] * clean.add);
+        assert_near(times[r].update, speed[r] * clean.update);
+        assert_near(times[r].messages, speed[r] * clean.messages);
+    }
+    assert_memory_equal(&times[4], &before[4], sizeof before[4]);
+    assert_memory_equal(&times[5], &before[5], sizeof before[5]);
+    assert_memory_equal(&times[6], &before[6], sizeof before[6]);
+    /* What is alike to begin with stays to the last bit. */
+    for (int r = 0; r < 3; r++) times[r] = clean;
+    echi_times_pool(times, 3);
+    for (int r = 0; r < 3; r++) assert_memory_equal(&times[r], &clean, sizeof clean);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks), cmocka_unit_test(test_owner_computes_less),
-                                       cmocka_unit_test(test_noise_moves_no_blocks), cmocka_unit_test(test_times_travel)};
+                                       cmocka_unit_test(test_noise_moves_no_blocks), cmocka_unit_test(test_pool),
+                                       cmocka_unit_test(test_times_travel)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -458,7 +458,7 @@ static void a_host_that_stands_still_sends_nothing(void **state) {
 }
 
 /* What messages cost is of the quota, too: it is taken from what computes; where nothing does it is owed, and a message that comes when
- * all is used up waits. What it takes to wake a thread is not. In the long run it is a slower processor, whatever its period. */
+ * all is used up waits. Of what it takes to wake a thread a part is. In the long run it is a slower processor, whatever its period. */
 static void messages_are_of_the_quota(void **state) {
     (void)state;
     open_hosts(2);
@@ -469,8 +469,8 @@ static void messages_are_of_the_quota(void **state) {
     assert_near(when(ECHI_HAPPENS_ARRIVED, 101), (1 + ECHI_COST_AWAKE) * 0.4e6, 30);
     close_engine();
     open_engine((struct echi_cost_io){.message = 0.0004});
-    compute(1, 0.003 - ECHI_COST_WAKE * 0.0004, 3, NULL, 1);
-    echi_cost_send(cost, 0, 1, 4, 100, 0, 100);      /* 2.6 ms of work behind a wake of 0.8: 0 to 1.8, 2 to 3, 4 to 4.6 */
+    compute(1, 0.0022 - ECHI_COST_WAKE_COMPUTES * ECHI_COST_WAKE * 0.0004, 3, NULL, 1);
+    echi_cost_send(cost, 0, 1, 4, 100, 0, 100);      /* 2.2 ms behind a wake of 0.8, of which 0.4 count: to 1.4, 2 to 3, 4 to 4.6 */
     echi_cost_send(cost, 0, 1, 4, 100, 1 + 1900000, 101);
     run_all();
     assert_near(when(ECHI_HAPPENS_ARRIVED, 101), 2.4e6, 30);

@@ -21,12 +21,12 @@ static const char no_cut[] = "input 1 8 8\nmax_pool kernel 2\nfc out 12\nrelu\nf
 static int64_t clock_ns = 1;
 static int rows, cut;                     /* samples of the step under way; the first layer of the head, 0: none */
 static double longer, swing;              /* of two steps of as many samples one takes by `swing` of its time more, the other less */
-static int begun[129];                    /* steps of so many samples */
+static int begun[129];                    /* steps of so many samples, in pairs where they are short: of a size one is timed, one watched */
 static struct echi_times found;           /* by the last measurement */
 
 /* Seconds that a layer takes: no two alike, and not in proportion to the samples. */
 static double layer_seconds(int layer, enum echi_pass pass, int n) {
-    const double swung = longer * (1 + (begun[n] % 2 ? swing : -swing));
+    const double swung = longer * (1 + ((longer > 1 ? begun[n] : begun[n] / 2) % 2 ? swing : -swing));
     return swung * ((layer + 1) * 1e-5 + (1 + 3 * layer % 5 + (pass == ECHI_BACKWARD ? 2 : 0)) * 1e-6 * n);
 }
 

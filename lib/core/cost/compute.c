@@ -205,7 +205,7 @@ void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *wo
     if (id == ECHI_NOTHING) return;
     const double wake = l->running == ECHI_NOTHING ? ECHI_COST_WAKE * c->link[host].ns_per_message : 0;
     struct echi_cost_used *q = echi_cost_quota(c, host);
-    if (q) q->used -= wake;   /* a processor that wakes has not computed yet */
+    if (q) q->used -= (1 - ECHI_COST_WAKE_COMPUTES) * wake;
     *work_at(c, id) = (struct echi_work_out){.work = *work, .unit = work->first, .next = ECHI_NOTHING,
                                              .ns = work->seconds * 1e9 / c->hosts->host[host].speed + wake};
     uint32_t *link = &l->first;

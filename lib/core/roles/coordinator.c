@@ -67,6 +67,7 @@ int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
 /* ---- start: times, plan, first weights ---- */
 
 void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    echi_times_pool(c->times, c->request.world);
     if (!c->plan_given) {
         char text[240];
         ech_status status = echi_plan_choose(&c->request, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
