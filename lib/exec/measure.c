@@ -16,7 +16,7 @@
  * Each sweep is short, so that what else the machine does for a while befalls all sizes alike. How much longer a whole sweep took on the
  * clock gives the scale, because a host may own only a share of a processor, dealt out in periods of up to 100 ms: a long step then never
  * fits between two waits, a short one does, and times on the clock would compare them wrongly. (Steps alone would not do: a size has had
- * its time once its steps waited, so theirs are more waits than a share has; half a core seemed 0.42.) The fastest sweep counts: what else
+ * its time once its steps waited, so theirs are more waits than a share has; half a core seemed 0.42.) The fastest sweeps count: what else
  * happens to run at start only makes steps wait (of several nodes the first, since later ones rest: see REST). */
 #define FEW_SWEEPS 3     /* but no more than these once twice --measure is over */
 #define SWEEPS 9
@@ -195,8 +195,8 @@ static ech_status watched_step(struct bench *b, int size, bool head, struct ech_
 struct timing {
     int sizes, sweeps, steps[SIZES][2], owned;
     double warm[SIZES][2], step[SIZES][2][STEPS_KEPT];   /* of the processor: the first step of all; those that count */
-    double scale[SWEEPS];                                /* the clock's seconds of one by the processor's; 0: it rested between steps */
     bool rested;                                         /* in this sweep, before a step of it at least */
+    double cpu, wall, scale;                             /* of sweeps that are not in `scale` yet; the least scale, 0: none yet */
     double add[SWEEPS * SIZES], update[SWEEPS * SIZES];   /* of a parameter */
 };
 
@@ -304,6 +304,16 @@ static ech_status time_owner(const struct bench *b, struct timing *t, struct ech
     return ECH_OK;
 }
 
+/* Of sweeps together that are long enough for some periods of a quota. */
+#define SCALE_FROM 0.15
+static void note_scale(struct timing *t, double cpu, double wall) {
+    t->cpu += cpu;
+    t->wall += wall;
+    if (t->wall < SCALE_FROM) return;
+    if (t->scale == 0 || t->wall / t->cpu < t->scale) t->scale = t->wall / t->cpu;
+    t->cpu = t->wall = 0;
+}
+
 /* One sweep over all sizes; the first of all chooses them. */
 static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct echi_slowness *slowness, struct timing *t,
                              struct ech_error *err) {
@@ -321,7 +331,7 @@ static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct
         if (i > 0 && (typical(t, i, 0) + typical(t, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) t->sizes = i + 1;
     }
     const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
-    t->scale[sweep] = t->rested ? 0 : fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, cpu) / cpu;
+    if (!t->rested) note_scale(t, cpu, fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, cpu));
     return ECH_OK;
 }
 
@@ -330,12 +340,10 @@ static bool goes_on(const struct timing *t, double measured) {
     return t->sweeps == 0 || (t->sweeps < SWEEPS && measured < (t->sweeps < FEW_SWEEPS ? LONG_SWEEPS : 2));
 }
 
-/* How much longer than its processor time the fastest sweep took; at least as much as the control group says. */
+/* How much longer than their processor time the fastest sweeps took; at least as much as the control group says. */
 static double scale_of(const struct timing *t, double granted) {
-    double best = 0;
-    for (int sweep = 0; sweep < t->sweeps; sweep++)
-        if (t->scale[sweep] > 0 && (best == 0 || t->scale[sweep] < best)) best = t->scale[sweep];
-    return fmax(best, 1 / granted);
+    const double found = t->scale > 0 ? t->scale : t->cpu > 0 ? t->wall / t->cpu : 1;
+    return fmax(found, 1 / granted);
 }
 
 /* The standard deviation of steps by the mean of their size; 0: no size has two. */

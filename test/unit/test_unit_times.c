@@ -18,7 +18,8 @@ static const char text[] = "input 1 8 8\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_
                            "conv2d out 6 kernel 3 pad 1\nbatch_norm\nrelu\nfc out 12\nrelu\nfc out 4\n";
 static const char no_cut[] = "input 1 8 8\nmax_pool kernel 2\nfc out 12\nrelu\nfc out 4\n";
 
-static int64_t clock_ns = 1;
+static int64_t clock_ns = 1;              /* of the processor */
+static int64_t quota;                     /* after so many ns of it the clock on the wall passes as many more; 0: it never does */
 static int rows, cut;                     /* samples of the step under way; the first layer of the head, 0: none */
 static double longer, swing;              /* of two steps of as many samples one takes by `swing` of its time more, the other less */
 static int begun[129];                    /* steps of so many samples, in pairs where they are short: of a size one is timed, one watched */
@@ -31,11 +32,16 @@ static double layer_seconds(int layer, enum echi_pass pass, int n) {
 }
 
 int64_t __wrap_echi_now(void);
-int64_t __wrap_echi_now(void) { return clock_ns; }
+int64_t __wrap_echi_now(void) { return clock_ns + (quota ? clock_ns / quota * quota : 0); }
 int64_t __wrap_echi_thread_cpu(void);
 int64_t __wrap_echi_thread_cpu(void) { return clock_ns; }
 int64_t __wrap_echi_team_cpu(const struct echi_team *team);
 int64_t __wrap_echi_team_cpu(const struct echi_team *team) { return (void)team, 0; }
+bool __wrap_echi_cpu_quota(const char *root, double *quota_seconds, double *period);
+bool __wrap_echi_cpu_quota(const char *root, double *quota_seconds, double *period) {
+    (void)root, (void)quota_seconds, (void)period;
+    return false;
+}
 
 ech_status __real_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err);
 ech_status __wrap_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err);
@@ -148,7 +154,7 @@ static void measure(const char *model_text, double so_much_longer) {
     cut = job.cut;
     n_heads = 0;
     if (echi_measure(&job, device, 1, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &found, &err) != ECH_OK) fail_msg("%s", err.text);
-    if (swing == 0) units_are_known(&job, &found);
+    if (swing == 0 && quota == 0) units_are_known(&job, &found);
     echi_device_close(device);
     ech_data_destroy(data);
     ech_model_destroy(model);
@@ -184,8 +190,37 @@ static void steps_vary(void **state) {
     swing = 0;
 }
 
+/* Short steps are measured at sizes between whole vectors, too. */
+static void sizes_follow_steps(void **state) {
+    (void)state;
+    measure(no_cut, 1);
+    assert_int_equal(found.n[0], 8);
+    assert_int_equal(found.n[1], 12 % found.block == 0 ? 12 : 16);
+    measure(no_cut, 1000);
+    assert_int_equal(found.n[1], 16);
+}
+
+/* Of a processor that is one's own by halves steps take twice as long, whether they are shorter than the half or not: also where no control
+ * group says so. */
+static void a_quota_is_its_share(void **state) {
+    static const double lengths[] = {1, 20};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        measure(text, lengths[i]);
+        const struct echi_times whole = found;
+        quota = 4000000;
+        measure(text, lengths[i]);
+        quota = 0;
+        for (uint32_t k = 0; k < found.count && k < whole.count; k++) {
+            const double ratio = echi_times_whole(&found, found.n[k]) / echi_times_whole(&whole, found.n[k]);
+            if (!(ratio > 1.88 && ratio < 2.12)) fail_msg("%u samples: %g times as long", found.n[k], ratio);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(units_take_what_they_take), cmocka_unit_test(those_of_long_steps_too),
-                                       cmocka_unit_test(steps_vary)};
+                                       cmocka_unit_test(steps_vary), cmocka_unit_test(sizes_follow_steps),
+                                       cmocka_unit_test(a_quota_is_its_share)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,8 +285,8 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
 static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->to];
-    const int64_t cpu = processor(l, p, waking(c, l));
     if (p->taken || c->dead[p->to]) return false;
+    const int64_t cpu = processor(l, p, waking(c, l));
     p->taken = true;
     if (cpu == 0 && l->cpu_free <= c->now) return false;
     const int64_t now = echi_cost_quota(c, p->to) ? echi_cost_quota_left(c, p->to) : c->now;
