@@ -18,8 +18,9 @@
  * fits between two waits, a short one does, and times on the clock would compare them wrongly. (Steps alone would not do: a size has had
  * its time once its steps waited, so theirs are more waits than a share has; half a core seemed 0.42.) The fastest sweeps count: what else
  * happens to run at start only makes steps wait (of several nodes the first, since later ones rest: see REST). */
-#define FEW_SWEEPS 3     /* but no more than these once twice --measure is over */
 #define SWEEPS 9
+#define FEW_SWEEPS 3     /* no more of them than these after MORE_UNTIL times --measure */
+#define MORE_UNTIL 2
 #define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
@@ -337,7 +338,7 @@ static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct
 
 /* After so many times --measure. */
 static bool goes_on(const struct timing *t, double measured) {
-    return t->sweeps == 0 || (t->sweeps < SWEEPS && measured < (t->sweeps < FEW_SWEEPS ? LONG_SWEEPS : 2));
+    return t->sweeps == 0 || (t->sweeps < SWEEPS && measured < (t->sweeps < FEW_SWEEPS ? LONG_SWEEPS : MORE_UNTIL));
 }
 
 /* How much longer than their processor time the fastest sweeps took; at least as much as the control group says. */

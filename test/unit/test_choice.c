@@ -384,6 +384,27 @@ static void a_burden_is_left_out(void **state) {
         fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
 }
 
+/* Links as live nodes measure them, pair by pair: with the thin one each carries little, and what a link is known for is the most that it
+ * carried with anybody. One that may be as fast as others is not known to be thin. */
+static void thin_links_are_known_by_the_most_they_carried(void **state) {
+    static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_GSSP};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const struct echi_rate thin = {1.2e6, 1.1e6, i % 2 ? 1e7 : 1.3e6}, wide = {1.19e7, 1.1e6, 1.2e7};
+        lenet(4, (const double[]){8000, 4000, 4000, 4000});
+        for (int r = 0; r < 4; r++) times[r].link = r == 0 ? (struct echi_link){thin, thin} : (struct echi_link){wide, wide};
+        request.choose = false;
+        request.sync = policy[i / 2];
+        take();
+        assert_int_equal(choice.thin, i % 2 == 0);
+        if (i % 2) continue;
+        assert_true(choice.thin_gain > 0.02);
+        assert_int_equal(plan.n[0], 0);
+        assert_int_equal(echi_plan_group_owned(&plan, 0), -1);
+        assert_true(!plan.separated || plan.head != 0);
+    }
+}
+
 /* Whoever chooses may have to show that it is there: it is called between predictions, none of which takes long. */
 struct watch { int calls; clock_t at, longest; };
 static void look(void *self) {
@@ -432,6 +453,7 @@ int main(void) {
         cmocka_unit_test(even_nodes_go_in_step),
         cmocka_unit_test(unlike_nodes_go_in_groups_with_the_head_apart),
         cmocka_unit_test(a_small_head_apart_spares_nothing),
+        cmocka_unit_test(thin_links_are_known_by_the_most_they_carried),
         cmocka_unit_test(the_best_of_all_is_taken),
         cmocka_unit_test(groups_are_as_many_as_are_fast),
         cmocka_unit_test(who_holds_the_others_up_is_named),

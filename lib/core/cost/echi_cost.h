@@ -63,8 +63,8 @@ void echi_cost_timer(struct echi_cost *cost, int64_t at, int host, uint64_t cook
  * processors are. Measured while the other of two processors had been idle for a millisecond. */
 #define ECHI_COST_WAKE 2
 /* This part of it is processor time, of which a host may have a quota; the rest passes before the thread computes. By the times of threads
- * of live hosts beside their works' (LeNet-5, four hosts of half a core, in 4 s): the owner of BSP's rounds 0.45, a head with owner and
- * worker 1.1, workers above 1. */
+ * of live hosts beside their works' (LeNet-5, four hosts of half a core, 4 s) the owner of BSP's rounds has 0.45 of it, a head with owner
+ * and worker 1.1, workers, whose steps may take longer for other reasons, more. With this predictions of both are within a tenth. */
 #define ECHI_COST_WAKE_COMPUTES 0.5
 /* A message that finds its host's I/O thread awake, with another in hand or just done, takes this part of what one does that wakes it: a
  * system call more in the same pass of the loop. One that comes when it has just gone to sleep is between both. */

@@ -488,11 +488,10 @@ static void leave_out(struct echi_plan_request *w, const struct echi_times times
 }
 
 /* Of the slower direction. */
-static double lowest(const struct echi_link *l) { return l->out.lowest < l->in.lowest ? l->out.lowest : l->in.lowest; }
 static double highest(const struct echi_link *l) { return l->out.highest < l->in.highest ? l->out.highest : l->in.highest; }
 
-/* Marks as absent those whose links are so many times slower, so that no doubt about rates matters, than those of this part of all, the
- * fastest. Returns how many they are. */
+/* Marks as absent those whose links were never seen to carry more than a so many times smaller rate than those of this part of all, the
+ * fastest, did carry: with one partner at least, since with a thin one each carries little. Returns how many they are. */
 static int leave_thin_out(struct echi_plan_request *w, const struct echi_times *times, int fastest, double thinner,
                           double rate[ECHI_WORLD_MAX]) {
     int here = 0, thin = 0;
@@ -500,8 +499,8 @@ static int leave_thin_out(struct echi_plan_request *w, const struct echi_times *
         if (w->absent[r]) continue;
         if (!echi_link_known(&times[r].link)) return 0;
         int at = here++;
-        for (; at > 0 && rate[at - 1] > lowest(&times[r].link); at--) rate[at] = rate[at - 1];
-        rate[at] = lowest(&times[r].link);
+        for (; at > 0 && rate[at - 1] > echi_link_slower(&times[r].link); at--) rate[at] = rate[at - 1];
+        rate[at] = echi_link_slower(&times[r].link);
     }
     const int slowest = here - fastest * here / 4;   /* of the fastest ones */
     for (int r = 0; r < w->world && slowest < here; r++) {

@@ -12,7 +12,8 @@
 /* What rounding makes of times that are alike to begin with: they stay as they are. */
 #define ROUNDING 1e-9
 
-struct pool { struct echi_times *times; int rank[ECHI_WORLD_MAX], count; double speed[ECHI_WORLD_MAX]; };   /* speed: of its times */
+/* Those of one kind, and how many times as long as the first's their steps take. */
+struct pool { struct echi_times *times; int rank[ECHI_WORLD_MAX], count; double longer[ECHI_WORLD_MAX]; };
 
 static double median(double *value, int count) {
     for (int i = 1; i < count; i++) {
@@ -31,7 +32,7 @@ static bool same_sizes(const struct echi_times *a, const struct echi_times *b) {
 }
 
 /* How many times as long one's steps take as the other's, of the same sizes. */
-static double slower(const struct echi_times *one, const struct echi_times *other) {
+static double longer_than(const struct echi_times *one, const struct echi_times *other) {
     double ratio[ECHI_TIMES_MAX];
     for (uint32_t i = 0; i < one->count; i++) ratio[i] = step(one, i) / step(other, i);
     return median(ratio, (int)one->count);
@@ -49,7 +50,7 @@ static double *time_of(struct echi_times *t, int i) {
 /* The median of what the pool's machines measured, each by its speed. */
 static double shared(const struct pool *p, int time) {
     double value[ECHI_WORLD_MAX];
-    for (int i = 0; i < p->count; i++) value[i] = *time_of(&p->times[p->rank[i]], time) / p->speed[i];
+    for (int i = 0; i < p->count; i++) value[i] = *time_of(&p->times[p->rank[i]], time) / p->longer[i];
     return median(value, p->count);
 }
 
@@ -57,14 +58,14 @@ static void set_time(double *time, double pooled) {
     if (pooled > *time * (1 + ROUNDING) || pooled < *time * (1 - ROUNDING)) *time = pooled;
 }
 
-/* Speeds are taken once more, from what all share: the first one's own noise is in those it was compared with. */
+/* How fast each is, is taken once more, beside what all share: the first one's own noise is in what it was compared with. */
 static void share(struct pool *p) {
     struct echi_times of_all = p->times[p->rank[0]];
     for (int i = 0; i < TIMES(&of_all); i++) *time_of(&of_all, i) = shared(p, i);
     for (int k = 0; k < p->count; k++) {
         struct echi_times *t = &p->times[p->rank[k]];
-        const double speed = slower(t, &of_all);
-        for (int i = 0; i < TIMES(t); i++) set_time(time_of(t, i), speed * *time_of(&of_all, i));
+        const double longer = longer_than(t, &of_all);
+        for (int i = 0; i < TIMES(t); i++) set_time(time_of(t, i), longer * *time_of(&of_all, i));
     }
 }
 
@@ -73,9 +74,9 @@ void echi_times_pool(struct echi_times times[ECHI_WORLD_MAX], int world) {
     for (int first = 0; first < world; first++) {
         struct pool p = {.times = times};
         for (int r = first; r < world && times[first].count > 0 && !done[first]; r++) {
-            const double speed = done[r] || !same_sizes(&times[first], &times[r]) ? 0 : slower(&times[r], &times[first]);
-            if (speed < ALIKE || speed > 1 / ALIKE) continue;
-            p.speed[p.count] = speed;
+            const double longer = done[r] || !same_sizes(&times[first], &times[r]) ? 0 : longer_than(&times[r], &times[first]);
+            if (longer < ALIKE || longer > 1 / ALIKE) continue;
+            p.longer[p.count] = longer;
             p.rank[p.count++] = r;
         }
         for (int i = 0; i < p.count; i++) done[p.rank[i]] = true;
