@@ -4,6 +4,7 @@
 #include "echi_exec_impl.h"
 #include "echi_measure.h"
 #include "echi_error.h"
+#include "echi_median.h"
 #include "echi_random.h"
 
 #include <math.h>
@@ -201,18 +202,12 @@ struct timing {
     double add[SWEEPS * SIZES], update[SWEEPS * SIZES];   /* of a parameter */
 };
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* 0: there are none. */
 static double median(const double *of, int count) {
     double sorted[SWEEPS * SIZES];
     _Static_assert(STEPS_KEPT <= SWEEPS * SIZES, "there is room for steps of one size, and for what an owner takes");
     memcpy(sorted, of, (size_t)count * sizeof sorted[0]);
-    qsort(sorted, (size_t)count, sizeof sorted[0], ascending);
-    return count > 0 ? (sorted[(count - 1) / 2] + sorted[count / 2]) / 2 : 0;
+    return count > 0 ? echi_median(sorted, count) : 0;
 }
 
 static int kept(const struct timing *t, int size, int head) {
@@ -360,6 +355,11 @@ static double few_vary(const struct timing *t) {
         more += n > 1 ? n - 1 : 0;
     }
     return more ? sqrt(squares / more) : 0;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
 /* The middle half of the steps tells the jitter (of a normal number it is 1.349 deviations wide), so that few stutters do not. */

@@ -498,9 +498,10 @@ static int leave_thin_out(struct echi_plan_request *w, const struct echi_times *
     for (int r = 0; r < w->world; r++) {
         if (w->absent[r]) continue;
         if (!echi_link_known(&times[r].link)) return 0;
+        const double carried = echi_link_slower(&times[r].link);
         int at = here++;
-        for (; at > 0 && rate[at - 1] > echi_link_slower(&times[r].link); at--) rate[at] = rate[at - 1];
-        rate[at] = echi_link_slower(&times[r].link);
+        for (; at > 0 && rate[at - 1] > carried; at--) rate[at] = rate[at - 1];
+        rate[at] = carried;
     }
     const int slowest = here - fastest * here / 4;   /* of the fastest ones */
     for (int r = 0; r < w->world && slowest < here; r++) {

@@ -4,6 +4,7 @@
  * promised the best of it: four like hosts of half a core were dealt 10, 32, 14 and 8 samples of a net with 3 FC layers, and made 1,320
  * images/s; with 16 each 1,730 to 1,830. */
 #include "echi_planner.h"
+#include "echi_median.h"
 
 #include <string.h>
 
@@ -15,16 +16,6 @@
 /* Those of one kind, and how many times as long as the first's their steps take. */
 struct pool { struct echi_times *times; int rank[ECHI_WORLD_MAX], count; double longer[ECHI_WORLD_MAX]; };
 
-static double median(double *value, int count) {
-    for (int i = 1; i < count; i++) {
-        const double v = value[i];
-        int at = i;
-        for (; at > 0 && value[at - 1] > v; at--) value[at] = value[at - 1];
-        value[at] = v;
-    }
-    return (value[(count - 1) / 2] + value[count / 2]) / 2;
-}
-
 static double step(const struct echi_times *t, uint32_t i) { return t->trunk[i] + t->head[i]; }
 
 static bool same_sizes(const struct echi_times *a, const struct echi_times *b) {
@@ -35,7 +26,7 @@ static bool same_sizes(const struct echi_times *a, const struct echi_times *b) {
 static double longer_than(const struct echi_times *one, const struct echi_times *other) {
     double ratio[ECHI_TIMES_MAX];
     for (uint32_t i = 0; i < one->count; i++) ratio[i] = step(one, i) / step(other, i);
-    return median(ratio, (int)one->count);
+    return echi_median(ratio, (int)one->count);
 }
 
 /* All the times of a machine, in order: steps by size, then what its pushes and messages take. */
@@ -51,7 +42,7 @@ static double *time_of(struct echi_times *t, int i) {
 static double shared(const struct pool *p, int time) {
     double value[ECHI_WORLD_MAX];
     for (int i = 0; i < p->count; i++) value[i] = *time_of(&p->times[p->rank[i]], time) / p->longer[i];
-    return median(value, p->count);
+    return echi_median(value, p->count);
 }
 
 static void set_time(double *time, double pooled) {

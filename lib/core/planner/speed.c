@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A moving average that single slow steps do not move, and bursts that come all the time do. */
 #include "echi_regroup.h"
+#include "echi_median.h"
+
+#include <string.h>
 
 #define FOLLOW 0.75   /* of the way from the average to the median, each window */
 
 static double median(const double *value, int count) {
-    double sorted[ECHI_SPEED_WINDOWS] = {0};
-    for (int i = 0; i < count; i++) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1] > value[i]; at--) sorted[at] = sorted[at - 1];
-        sorted[at] = value[i];
-    }
-    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+    double sorted[ECHI_SPEED_WINDOWS];
+    memcpy(sorted, value, (size_t)count * sizeof sorted[0]);
+    return echi_median(sorted, count);
 }
 
 bool echi_speed_add(struct echi_speed *s, double value) {
