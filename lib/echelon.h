@@ -305,6 +305,13 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 /* One direction of a node's link, megabits a second; all measurements lie between the last two. 0: not known. */
 struct ech_link_rate { float rate, lowest, highest; };
 
+/* What makes a run no faster: if `what` took half of its time, the same plan was predicted to make so many times more images a second: 0.41
+ * is 41 % more. "steps": forward and backward of workers, without separated layers. "links": bytes on links. "latency": what each message
+ * takes beside its bytes, at processors and on its way. "owners": taking in, adding and applying gradients. "head": separated layers.
+ * "variation": jitter and stutters of steps. */
+#define ECH_WHAT_IF_MAX 6
+struct ech_what_if { const char *what; int rank; double gain; };   /* rank: whose; -1: all nodes' */
+
 /* What a run did, in some 80 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
  * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
@@ -369,6 +376,9 @@ struct ech_report {
      * because links or steps had, when for the last time (as `seconds`; negative: never), and why. */
     double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
     uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
+    double predicted_over_measured;       /* images a second; negative: nothing was predicted, or nothing trained */
+    /* What would gain 2 % or more, the most first; its first is the run's bottleneck. None of one node, of more than 256, after a loss. */
+    int n_what_if; struct ech_what_if what_if[ECH_WHAT_IF_MAX];
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -82,6 +82,33 @@ static void print_speed(FILE *to, const struct ech_report *r, const char *clock)
     fputc('\n', to);
 }
 
+/* "rank 3's link" */
+static void print_what(FILE *to, const struct ech_what_if *w) {
+    static const struct { const char *what, *of_all, *of_one; } text[] = {
+        {"steps", "steps", "steps"}, {"links", "links", "link"}, {"latency", "latency of messages", "latency of messages"},
+        {"owners", "apply at owners", "apply as an owner"}, {"head", "fully connected layers", "fully connected layers"},
+        {"variation", "variation of steps", "variation of steps"}};
+    for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
+        if (strcmp(w->what, text[i].what) != 0) continue;
+        if (w->rank < 0) fputs(text[i].of_all, to);
+        else fprintf(to, "rank %d's %s", w->rank, text[i].of_one);
+    }
+}
+
+/* What the run waited for the most, and what comes next to it. */
+static void print_bottleneck(FILE *to, const struct ech_report *r) {
+    if (r->n_what_if == 0) return;
+    fputs("  bottleneck       ", to);
+    print_what(to, &r->what_if[0]);
+    fprintf(to, ": in half the time %.0f %% more images/s are predicted", 100 * r->what_if[0].gain);
+    for (int i = 1; i < r->n_what_if && i < 3; i++) {
+        fputs(i == 1 ? "; then " : ", ", to);
+        print_what(to, &r->what_if[i]);
+        fprintf(to, " %.0f %%", 100 * r->what_if[i].gain);
+    }
+    fputc('\n', to);
+}
+
 /* Where none is known nothing is said: on one machine nodes have no links. */
 static void print_links(FILE *to, const struct ech_report *r) {
     int thin = -1, wide = -1;
@@ -130,6 +157,7 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     print_links(to, r);
     print_changed_links(to, r);
     print_speed(to, r, command->sub == SIM ? "virtual " : "");
+    print_bottleneck(to, r);
     if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
     else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
         fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,

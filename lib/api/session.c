@@ -308,7 +308,7 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
                                         .started = node_started, .started_self = s};
     s->report.world = config->world;
     s->report.head = s->report.lost_peer = s->report.net_negative = -1;
-    s->report.predicted_images_per_second = s->report.predicted_staleness = -1;
+    s->report.predicted_images_per_second = s->report.predicted_staleness = s->report.predicted_over_measured = -1;
     s->report.seed = config->seed;
     s->report.target_seconds = s->report.target_epochs = -1;
     s->report.test_accuracy = s->report.best_accuracy = -1;

@@ -18,7 +18,7 @@ void echi_report_begin(struct ech_report *r, const struct ech_model *model, cons
     r->seed = config->seed;
     r->head = -1;
     r->lost_peer = r->net_negative = -1;
-    r->predicted_images_per_second = r->predicted_staleness = -1;
+    r->predicted_images_per_second = r->predicted_staleness = r->predicted_over_measured = -1;
     r->target_seconds = r->target_epochs = r->ratio_seconds = -1;
     r->test_accuracy = r->best_accuracy = -1;
 }

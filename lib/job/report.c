@@ -51,6 +51,19 @@ static void add_rates(struct echi_json_put *j, const char *name, const struct ec
     echi_json_put_close(j);
 }
 
+/* [{"what": "links", "rank": 3, "gain": 0.41}]; rank null: of all nodes. */
+static void add_what_if(struct echi_json_put *j, const struct ech_report *r) {
+    echi_json_put_list(j, "what_if");
+    for (int i = 0; i < r->n_what_if && i < ECH_WHAT_IF_MAX; i++) {
+        echi_json_put_object(j, NULL);
+        echi_json_put_text(j, "what", r->what_if[i].what);
+        echi_json_put_optional(j, "rank", r->what_if[i].rank);
+        echi_json_put_real(j, "gain", r->what_if[i].gain);
+        echi_json_put_close(j);
+    }
+    echi_json_put_close(j);
+}
+
 static int within(int value, int most) { return value < 0 ? 0 : value > most ? most : value; }
 
 static void add_all(struct echi_json_put *j, const struct ech_report *r) {
@@ -121,6 +134,8 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_whole(j, "ratio_changes", r->ratio_changes);
     echi_json_put_optional(j, "ratio_seconds", r->ratio_seconds);
     echi_json_put_text(j, "ratio_reason", r->ratio_reason);
+    echi_json_put_optional(j, "predicted_over_measured", r->predicted_over_measured);
+    add_what_if(j, r);
 }
 
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap) {

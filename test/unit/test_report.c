@@ -95,7 +95,8 @@ static struct ech_report sample(void) {
                            .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32, .codec = "topk:paper",
                            .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2, .momentum_lost = 77,
                            .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .net_negative = 2,
-                           .net_negative_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1};
+                           .net_negative_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1,
+                           .predicted_over_measured = 0.96875, .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}};
     return r;
 }
 
@@ -127,7 +128,8 @@ static void test_keys(void **state) {
         "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32",
         "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2", "\"momentum_lost\": 77",
         "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"net_negative\": 2", "\"net_negative_gain\": 0.125",
-        "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1"};
+        "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1", "\"predicted_over_measured\": 0.96875",
+        "\"what_if\": [{\"what\": \"links\", \"rank\": 3, \"gain\": 0.41}, {\"what\": \"steps\", \"rank\": null, \"gain\": 0.25}]"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

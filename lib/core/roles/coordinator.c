@@ -92,6 +92,13 @@ void echi_coordinator_judge(struct echi_coordinator *c) {
     if (c->plan_given) echi_plan_judge(&c->request, c->times, &c->setup->plan, &c->work, &c->choice);
 }
 
+int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_what_if out[ECHI_WHATS]) {
+    const struct echi_plan *plan = plan_of(c);
+    c->work.between = NULL;
+    if (c->choice.count == 0 || c->n_lost > 0 || plan->world < 2 || plan->world > ECHI_WHAT_IF_WORLD) return 0;
+    return echi_what_if(plan, c->times, &c->request.load, &c->work, out);
+}
+
 /* First weights and, in a resumed run, the momentum of group `g`. */
 static void feed_one(struct echi_coordinator *c, int rank, enum echi_role role, int g, struct echi_actions *out) {
     send_params(echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_PART,

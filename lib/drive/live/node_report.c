@@ -97,6 +97,15 @@ static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
     r->net_negative_gain = c->gain;
 }
 
+static void fill_what_if(struct echi_coordinator *c, struct ech_report *r) {
+    static const char *const name[ECHI_WHATS] = {"steps", "links", "latency", "owners", "head", "variation"};
+    struct echi_what_if found[ECHI_WHATS];
+    _Static_assert(ECHI_WHATS == ECH_WHAT_IF_MAX, "a report has a place for each");
+    r->n_what_if = echi_coordinator_what_if(c, found);
+    for (int i = 0; i < r->n_what_if; i++)
+        r->what_if[i] = (struct ech_what_if){.what = name[found[i].what], .rank = found[i].rank, .gain = found[i].gain};
+}
+
 /* Ranks that are lost and had a worker. */
 static uint64_t lost_workers(const struct echi_coordinator *c, const struct echi_plan *plan) {
     uint64_t count = 0;
@@ -114,7 +123,7 @@ static void fill_ratios(const struct echi_coordinator *c, const struct echi_plan
     echi_ratios_reason(c, r->ratio_reason, sizeof r->ratio_reason);
 }
 
-void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
+void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now) {
     if (plan) fill_plan(r, plan);
     if (plan) fill_ratios(c, plan, r);
@@ -138,6 +147,8 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
     r->epochs = (double)c->applied / job->train_samples;
     r->seconds = (double)echi_coordinator_clock(c, now) * 1e-9;
     r->images_per_second = r->seconds > 0 ? (double)c->applied / r->seconds : 0;
+    r->predicted_over_measured = c->choice.count && r->images_per_second > 0 ? r->predicted_images_per_second / r->images_per_second : -1;
+    fill_what_if(c, r);
     r->measuring_seconds = (double)c->measuring * 1e-9;
     r->checkpoint_seconds = (double)(c->keeping + c->last_keeping) * 1e-9;
     r->resumed_samples = c->goal.from.samples;

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What would make a plan faster: clusters that wait for one thing that is known, and by how much less of it they gain follows from a
+ * closed formula. */
+#include "echi_what_if.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { NODES = 4, BATCH = 64, PARAMS = 1000000 };
+#define STEP 1e-3                    /* s, of 16 samples */
+#define BYTES (4.0 * PARAMS)
+
+static struct echi_times times[ECHI_WORLD_MAX];
+static struct echi_choice_work work;
+static struct echi_plan_request request;
+static struct echi_plan plan;
+static struct echi_what_if found[ECHI_WHATS];
+static int count;
+
+/* Equal nodes without links, messages and pushes that take time; two layers, of which the second may be separated. */
+static void cluster(enum echi_sync sync) {
+    memset(times, 0, sizeof times);
+    for (int r = 0; r < NODES; r++) {
+        times[r].count = 2;
+        times[r].n[0] = 16;
+        times[r].n[1] = 64;
+        for (int i = 0; i < 2; i++) {
+            times[r].trunk[i] = 0.75 * STEP * times[r].n[i] / 16;
+            times[r].head[i] = 0.25 * STEP * times[r].n[i] / 16;
+        }
+    }
+    request = (struct echi_plan_request){.sync = sync, .world = NODES, .has_cut = true, .shares = ECHI_SHARES_EQUAL, .batch = BATCH,
+        .samples_per_step = sync == ECHI_SYNC_BSP ? 0 : 16, .staleness = 3, .lr = 0.1, .momentum = 0.9, .groups = 1, .home = 1,
+        .layers = {.count = 2, .cut = 1, .params = {PARAMS / 2, PARAMS / 2}},
+        .load = {.trunk = BYTES / 2, .head = BYTES / 2, .row = 1601, .row_grad = 1600, .layers = 1, .head_layers = 1}};
+}
+
+static void ask(void) {
+    char text[240];
+    if (echi_plan_make(&request, times, &plan, text, sizeof text) != ECH_OK) fail_msg("%s", text);
+    echi_plan_divide(&request, times, &plan);
+    echi_plan_parts(&request, times, &plan);
+    count = echi_what_if(&plan, times, &request.load, &work, found);
+    assert_in_range(count, 0, ECHI_WHATS);
+    for (int i = 0; i < count; i++) {
+        assert_true(found[i].gain >= 0.01 && found[i].what < ECHI_WHATS && found[i].rank >= -1 && found[i].rank < NODES);
+        for (int k = 0; k < i; k++) assert_true(found[k].gain >= found[i].gain && found[k].what != found[i].what);
+    }
+}
+
+static void bottleneck_is(enum echi_what what, int rank, double least, double most) {
+    assert_true(count > 0);
+    if (found[0].what != what || found[0].rank != rank || !(found[0].gain >= least && found[0].gain <= most))
+        fail_msg("thing %d of rank %d gains %g; expected %d of rank %d, %g to %g", found[0].what, found[0].rank, found[0].gain, what, rank,
+                 least, most);
+}
+
+/* Half the step: twice the rate, by all nodes alone, and by nothing else. */
+static void steps_of_all(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    ask();
+    bottleneck_is(ECHI_WHAT_STEPS, -1, 0.99, 1.01);
+    assert_int_equal(count, 1);
+}
+
+/* Everybody waits for the one that takes three times as long: with half of it, 1.5 steps, for twice the rate; all nodes gain no more. */
+static void steps_of_a_straggler(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    for (int i = 0; i < 2; i++) {
+        times[2].trunk[i] *= 3;
+        times[2].head[i] *= 3;
+    }
+    ask();
+    bottleneck_is(ECHI_WHAT_STEPS, 2, 0.99, 1.01);
+}
+
+/* Links that the owner's three workers fill: t = 2 x 3 M / rate, of which the step is a little. */
+static void link_of_the_owner(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    for (int r = 0; r < NODES; r++) times[r].link = echi_link_of(1e9);   /* 4 MB: 4 ms; the owner 12 ms a direction */
+    ask();
+    assert_int_equal(plan.owner_of[0], 0);
+    /* In and out overlap in part: between (step + 12 ms) and (step + 24 ms) a round, of which the link is the most. */
+    bottleneck_is(ECHI_WHAT_LINKS, 0, 0.75, 1);
+}
+
+static void link_of_one_worker(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    for (int r = 0; r < NODES; r++) times[r].link = echi_link_of(r == 3 ? 1e8 : 1e10);   /* 40 ms a direction */
+    ask();
+    bottleneck_is(ECHI_WHAT_LINKS, 3, 0.9, 1);
+}
+
+/* Pushes that take the owner longer than all else: a round has four of them. */
+static void an_owner_that_applies_slowly(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    for (int r = 0; r < NODES; r++) {
+        times[r].exchange = times[r].add = 0.005;
+        times[r].update = 0.01;
+    }
+    ask();
+    bottleneck_is(ECHI_WHAT_OWNERS, 0, 0.8, 1);
+}
+
+/* Gradients there and weights back: four ways of 10 ms, and a step of 1 ms. */
+static void far_away(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    for (int r = 0; r < NODES; r++) times[r].delay = 0.01;
+    ask();
+    bottleneck_is(ECHI_WHAT_LATENCY, -1, 0.85, 1);
+}
+
+/* Rows of all nodes in turn at the head, whose layers take ten times as long as before: the trunk is hidden behind them. */
+static void a_slow_head(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_SSP);
+    request.separate = 1;
+    for (int i = 0; i < 2; i++) times[0].head[i] *= 10;
+    ask();
+    assert_true(plan.separated && plan.head == 0);
+    bottleneck_is(ECHI_WHAT_HEAD, 0, 0.7, 1);
+}
+
+/* The longest of four steps of a round, exp(0.5 z): half of the jitter is worth about E max exp(0.5 z) / E max exp(0.25 z), and E max z of
+ * four is 1.03. */
+static void steps_that_vary(void **state) {
+    (void)state;
+    cluster(ECHI_SYNC_BSP);
+    for (int r = 0; r < NODES; r++) times[r].jitter = 0.5;
+    ask();
+    bottleneck_is(ECHI_WHAT_STEPS, -1, 0.95, 1.05);
+    assert_true(count > 1 && found[1].what == ECHI_WHAT_VARIATION && found[1].rank == -1);
+    assert_true(found[1].gain > 0.2 && found[1].gain < 0.5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_of_all), cmocka_unit_test(steps_of_a_straggler), cmocka_unit_test(link_of_the_owner),
+        cmocka_unit_test(link_of_one_worker), cmocka_unit_test(an_owner_that_applies_slowly), cmocka_unit_test(far_away),
+        cmocka_unit_test(a_slow_head), cmocka_unit_test(steps_that_vary)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
