@@ -312,6 +312,15 @@ struct ech_link_rate { float rate, lowest, highest; };
 #define ECH_WHAT_IF_MAX 6
 struct ech_what_if { const char *what; int rank; double gain; };   /* rank: whose; -1: all nodes' */
 
+/* A plan that the planner compared with others. */
+#define ECH_CANDIDATES_MAX 20
+struct ech_candidate {
+    const char *sync;
+    int groups, separated, taken;         /* taken: the plan is of this kind. It may have left nodes out */
+    double images_per_second, staleness;  /* predicted; staleness in rounds, mean */
+    double efficiency, goodput;           /* statistical: 1 is that of BSP; images a second times that */
+};
+
 /* What a run did, in some 80 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
  * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
@@ -377,6 +386,7 @@ struct ech_report {
     double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
     uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
     double predicted_over_measured;       /* images a second; negative: nothing was predicted, or nothing trained */
+    int n_candidates; struct ech_candidate candidate[ECH_CANDIDATES_MAX];   /* policies with sync auto, else numbers of groups; or one */
     /* What would gain 2 % or more, the most first; its first is the run's bottleneck. None of one node, of more than 256, after a loss. */
     int n_what_if; struct ech_what_if what_if[ECH_WHAT_IF_MAX];
 };

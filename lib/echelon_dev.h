@@ -51,7 +51,8 @@ struct ech_sim_options {
     const char *hosts;            /* host file; NULL: `workers` hosts of the named spread */
     int workers;
     const char *spread;           /* even, mild, strong, incast, links; NULL: even */
-    int costs_only;               /* 1: nothing is computed, it only costs: no weights, losses of 0, and nobody evaluates */
+    int costs_only;               /* 1: nothing is computed, it only costs: no weights, losses of 0, and nobody evaluates. `data` may be
+                                     NULL: then there are 65,536 samples of the model's shape */
     const char *profile;          /* what arithmetic costs; NULL: the built-in one */
     struct ech_sim_counts *counts;   /* filled if not NULL */
 };

@@ -27,10 +27,10 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
     return ECH_E_IO;
 }
 
-/* What a run needs before it begins: --data is given (a doctor looks without it, too), and the files that rank 0 writes can be written. */
+/* What a run needs before it begins: --data is given (a doctor and a plan do without), and the files that rank 0 writes can be written. */
 static ech_status check_files(const struct command *command, struct ech_error *err) {
     const struct ech_config *config = &command->config;
-    if (!command->data && command->sub != DOCTOR) {
+    if (!command->data && command->sub != DOCTOR && command->sub != PLAN) {
         *err = (struct ech_error){.code = ECH_E_ARGUMENT, .peer = -1};
         snprintf(err->text, sizeof err->text,
                  "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "

@@ -53,6 +53,17 @@ static const struct {
     {DOCTOR, "progress", "it ends with one page"},
     {DOCTOR, "verbose", "it says all it finds"},
     {DOCTOR, "curve", "it trains nothing"},
+    {PLAN, "compute", "a plan computes nothing"},
+    {PLAN, "steps", "a plan trains nothing"},
+    {PLAN, "epochs", "a plan trains nothing"},
+    {PLAN, "target-accuracy", "a plan trains nothing"},
+    {PLAN, "eval-every", "a plan trains nothing"},
+    {PLAN, "init", "a plan needs no weights"},
+    {PLAN, "save", "a plan has no weights: --save-plan FILE writes the plan, --report FILE what is predicted, as JSON"},
+    {PLAN, "curve", "a plan trains nothing"},
+    {PLAN, "progress", "it ends with one page"},
+    {PLAN, "verbose", "it says all it finds"},
+    {PLAN, "json", "--report FILE writes what is predicted as JSON"},
     {SIM, "json", "--report FILE writes what a run did as JSON"},
     {SIM, "listen", "simulated nodes meet without a network"},
     {SIM, "links", "simulated nodes meet without a network"},
@@ -82,14 +93,20 @@ static const struct {
 };
 enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
 
+/* A plan is one of simulated machines. */
+static bool is_of(int row, enum subcommand sub) { return lacking[row].without == sub || (sub == PLAN && lacking[row].without == SIM); }
+
 /* NULL: `sub` has this option. */
 static const char *told_instead(enum subcommand sub, const char *name) {
     for (int i = 0; i < N_LACKING; i++)
-        if (lacking[i].without == sub && strcmp(lacking[i].name, name) == 0) return lacking[i].instead;
+        if (is_of(i, sub) && strcmp(lacking[i].name, name) == 0) return lacking[i].instead;
     return NULL;
 }
 
-static const char *name_of(enum subcommand sub) { return sub == SIM ? "sim" : sub == DOCTOR ? "doctor" : "train"; }
+static const char *name_of(enum subcommand sub) {
+    static const char *const name[] = {[TRAIN] = "train", [SIM] = "sim", [PLAN] = "plan", [DOCTOR] = "doctor"};
+    return name[sub];
+}
 
 /* How --help arranges them. An option in no group comes last, under "Others". */
 static const struct {
@@ -360,7 +377,7 @@ static ech_status settle(struct command *command, struct ech_error *err) {
 static ech_status settle_sim(const struct command *command, struct ech_error *err) {
     const struct ech_config *c = &command->config;
     if (!command->hosts && !command->workers)
-        return wrong(err, "which machines are to be simulated? Give --hosts FILE, or --workers N and --spread even, mild or strong");
+        return wrong(err, "which machines? Give --hosts FILE, or --workers N and --spread even, mild or strong");
     if (command->hosts && command->workers) return wrong(err, "--hosts says how many machines there are: leave --workers out");
     if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
     if (command->costs_only && *c->save) return wrong(err, "--compute model learns no weights to --save: leave one of them out");
@@ -379,7 +396,7 @@ static ech_status check_environment(enum subcommand sub, struct ech_error *err) 
         size_t len = 4;
         for (const char *c = lacking[i].name; *c && len + 1 < sizeof name; c++) name[len++] = *c == '-' ? '_' : (char)(*c - 'a' + 'A');
         name[len] = 0;
-        if (lacking[i].without == sub && getenv(name))
+        if (is_of(i, sub) && getenv(name))
             return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name,
                          lacking[i].instead);
     }
@@ -400,8 +417,9 @@ static ech_status take_all(struct command *command, int argc, char **argv, struc
 }
 
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.sub = sub, .model = "lenet5", .curve = "", .placed = sub == SIM};
+    *command = (struct command){.sub = sub, .model = "lenet5", .curve = "", .placed = sub == SIM || sub == PLAN, .costs_only = sub == PLAN};
     ech_config_init(&command->config);
+    if (sub == PLAN) strcpy(command->config.sync, "auto");   /* all are compared where nobody says which */
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             command->help = true;
@@ -417,7 +435,7 @@ ech_status command_parse(struct command *command, enum subcommand sub, int argc,
     if (status == ECH_OK) status = check_environment(sub, err);
     if (status == ECH_OK) status = take_all(command, argc, argv, err);
     if (status != ECH_OK) return status;
-    return sub == SIM ? settle_sim(command, err) : settle(command, err);
+    return sub == SIM || sub == PLAN ? settle_sim(command, err) : settle(command, err);
 }
 
 /* ----------------------------------------------------------------- help */

@@ -106,7 +106,38 @@ static void print_bottleneck(FILE *to, const struct ech_report *r) {
         print_what(to, &r->what_if[i]);
         fprintf(to, " %.0f %%", 100 * r->what_if[i].gain);
     }
+    if (r->net_negative >= 0)
+        fprintf(to, "%s rank %d %.0f %%", r->batch[r->net_negative] > 0 ? "; without" : "; it is without", r->net_negative,
+                100 * r->net_negative_gain);
     fputc('\n', to);
+}
+
+/* What was compared; a star is at what was taken. */
+static void print_candidates(FILE *to, const struct ech_report *r) {
+    fprintf(to, "  %-36s %10s %10s %10s %10s\n", "predicted of", "images/s", "staleness", "efficiency", "goodput");
+    for (int i = 0; i < r->n_candidates; i++) {
+        const struct ech_candidate *c = &r->candidate[i];
+        char groups[24] = "";
+        if (c->groups > 1) snprintf(groups, sizeof groups, ", %d groups", c->groups);
+        fprintf(to, "%c %s%s%-*s %10.0f %10.2f %10.2f %10.0f\n", c->taken ? '*' : ' ', c->sync, groups,
+                (int)(36 - strlen(c->sync) - strlen(groups)), c->separated ? ", layer separation" : "", c->images_per_second, c->staleness,
+                c->efficiency, c->goodput);
+    }
+}
+
+/* "8 (ranks 0 to 3), 16 (rank 4)": who computes how many samples a step. */
+static void print_steps(FILE *to, const struct ech_report *r) {
+    const char *before = "  samples a step   ";
+    for (int rank = 0; rank < r->world; rank++) {
+        int last = rank;
+        while (last + 1 < r->world && r->batch[last + 1] == r->batch[rank]) last++;
+        fprintf(to, "%s%d (rank%s %d", before, r->batch[rank], last > rank ? "s" : "", rank);
+        if (last > rank) fprintf(to, " to %d", last);
+        fputc(')', to);
+        before = ", ";
+        rank = last;
+    }
+    fprintf(to, "; a round has %d\n", r->round);
 }
 
 /* Where none is known nothing is said: on one machine nodes have no links. */
@@ -144,6 +175,16 @@ static void print_ratios(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++)
         fprintf(to, "%s group %d %.3g, %.3g", g ? ";" : "", g, 100 * r->ratio_planned[g], 100 * r->ratio[g]);
     fputc('\n', to);
+}
+
+void plan_print(FILE *to, const struct ech_report *r) {
+    fprintf(to, "%s, %s, %d node%s\n", r->model, r->sync, r->world, r->world == 1 ? "" : "s");
+    print_candidates(to, r);
+    print_groups(to, r);
+    print_steps(to, r);
+    print_links(to, r);
+    if (r->predicted_images_per_second > 0) fprintf(to, "  speed            %.0f images/s are predicted\n", r->predicted_images_per_second);
+    print_bottleneck(to, r);
 }
 
 void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {

@@ -13,15 +13,15 @@ int exit_status(ech_status status);
 /* Writes out what is buffered for stdout: a full disk or a closed pipe behind it makes a good status a bad one. */
 int flushed(int status);
 
-/* What the command line of `train`, `sim` or `doctor` says: the library's options, and the tool's own. */
-enum subcommand { TRAIN = 1, SIM, DOCTOR };
+/* What the command line of `train`, `sim`, `plan` or `doctor` says: the library's options, and the tool's own. */
+enum subcommand { TRAIN = 1, SIM, PLAN, DOCTOR };
 struct command {
     enum subcommand sub;
     struct ech_config config;
     const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
-    const char *hosts, *spread, *profile; /* sim; NULL: not given */
-    int workers;                          /* sim; 0: not given */
-    bool costs_only;                      /* sim: --compute model */
+    const char *hosts, *spread, *profile; /* sim, plan; NULL: not given */
+    int workers;                          /* sim, plan; 0: not given */
+    bool costs_only;                      /* sim: --compute model; plan: true */
     int local;                            /* --local N; 0: not given */
     bool placed;                          /* the options say which node this is, so that no launcher is asked */
     double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
@@ -42,7 +42,7 @@ void command_print_statuses(FILE *to);
 const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
 
 /* command.c: one command that trains, or looks whether it could, from its arguments to its exit status: parsed, checked, model and data
- * opened (data NULL: a doctor was given none), run. */
+ * opened (data NULL: a doctor, or a plan, was given none), run. */
 int command_run(enum subcommand sub, int argc, char **argv, void (*print_help)(void),
                 int (*run)(const struct command *command, const ech_model *model, const ech_data *data));
 /* A run of an hour must not end with a file that could never have been written. The file itself is not touched; "" is none. */
@@ -73,6 +73,7 @@ int curve_close(struct curve *curve, int status);   /* the exit status: a file t
 
 /* summary.c: what a run did, for people. */
 void summary_print(FILE *to, const struct command *command, const struct ech_report *report, ech_status status);
+void plan_print(FILE *to, const struct ech_report *report);   /* of a run that has planned, and trained nothing */
 /* "12.3 MB" into buf. */
 const char *bytes_text(double bytes, char *buf, size_t cap);
 
@@ -90,6 +91,9 @@ void watch_tells(void);
 
 /* sim.c */
 int sim_main(int argc, char **argv);
+
+/* plan.c */
+int plan_main(int argc, char **argv);
 
 /* doctor.c */
 int doctor_main(int argc, char **argv);

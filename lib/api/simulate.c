@@ -2,6 +2,7 @@
  * ech_simulate: files and options around a simulated run. */
 #include "echelon_dev.h"
 #include "echi_sim.h"
+#include "echi_blank.h"
 #include "echi_config_log.h"
 #include "echi_error.h"
 
@@ -17,6 +18,8 @@ struct simulation {
     struct ech_report report;
     double io_speed[ECHI_WORLD_MAX];
     float *weights;
+    ech_data *blank;      /* where nobody named any */
+    size_t pixels;
 };
 
 static ech_status refuse(struct ech_error *err, const char *sentence) {
@@ -55,12 +58,14 @@ static ech_status load(struct simulation *s, const ech_model *model, const ech_d
 
 ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config,
                         const struct ech_sim_options *options, struct ech_report *out_report, struct ech_error *err) {
-    if (!model || !data || !config || !options)
-        return echi_fail(err, ECH_E_ARGUMENT, "simulate", "ech_simulate needs a model, data, a config and options");
+    if (!model || !config || !options || (!data && !options->costs_only))
+        return echi_fail(err, ECH_E_ARGUMENT, "simulate", "ech_simulate needs a model, a config and options, and data unless costs_only");
     struct simulation *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "simulate", "the simulation");
     ech_status status = echi_config_whole(config, &s->config, err);
     if (status == ECH_OK) status = check(&s->config, options, err);
+    if (status == ECH_OK && !data) status = echi_blank_data(model, &s->pixels, &s->blank, err);
+    if (!data) data = s->blank;
     if (status == ECH_OK) status = load(s, model, data, options, err);
     if (status == ECH_OK) {
         const struct echi_sim_run run = {.config = &s->config, .job = &s->job, .hosts = &s->hosts, .io_speed = s->io_speed,
@@ -76,6 +81,7 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
     }
     echi_hosts_free(&s->hosts);
     echi_free_aligned(s->weights);
+    ech_data_destroy(s->blank);
     free(s);
     return status;
 }

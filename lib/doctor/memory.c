@@ -3,7 +3,7 @@
  * made or read, steps measured, a plan is made as for nodes that are all as fast, and this rank's slots and stacks stand. So what does not
  * fit is refused here as there, and in the same words. */
 #include "echi_doctor.h"
-#include "echi_data.h"
+#include "echi_blank.h"
 #include "echi_error.h"
 #include "echi_run.h"
 
@@ -25,25 +25,6 @@ struct trial {
     ech_data *blank;
     size_t pixels;
 };
-
-static int read_blank(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
-    (void)test, (void)index;
-    const struct trial *t = user;
-    memset(rows, 0, (size_t)n * t->pixels * sizeof *rows);
-    memset(labels, 0, (size_t)n * sizeof *labels);
-    return 0;
-}
-
-/* Samples for a model whose data nobody named. */
-static ech_status make_blank(struct trial *t, const ech_model *model, struct ech_error *err) {
-    ECHI_TRY(ech_model_finish(model, err));
-    const struct echi_shape s = model->input;
-    t->pixels = echi_shape_size(s);
-    const struct ech_data_callback blank = {.channels = s.c, .height = s.h, .width = s.w, .train_samples = 1u << 16, .test_samples = 1,
-                                            .classes = (int)echi_shape_size(model->layers[model->n_layers - 1].out),
-                                            .read = read_blank, .user = t, .name = "blank"};
-    return ech_data_from_callback(&blank, &t->blank, err);
-}
 
 static ech_status make_plan(struct trial *t, const struct ech_config *c, struct ech_error *err) {
     char text[240];
@@ -85,7 +66,7 @@ void echi_doctor_memory(const struct ech_config *c, const ech_model *model, cons
     struct trial *t = calloc(1, sizeof *t);
     ech_status status = t ? ECH_OK : echi_fail_memory(&err, "doctor.memory", "a run that is tried");
     snprintf(d->memory.model, sizeof d->memory.model, "%s", model->name);
-    if (status == ECH_OK && !data) status = make_blank(t, model, &err);
+    if (status == ECH_OK && !data) status = echi_blank_data(model, &t->pixels, &t->blank, &err);
     if (status == ECH_OK) status = echi_job_make(model, data ? data : t->blank, c, &t->job, &err);
     if (status == ECH_OK) status = set_up(t, c, d, &err);
     if (status == ECH_OK) {

@@ -51,6 +51,24 @@ static void add_rates(struct echi_json_put *j, const char *name, const struct ec
     echi_json_put_close(j);
 }
 
+static void add_candidates(struct echi_json_put *j, const struct ech_report *r) {
+    echi_json_put_list(j, "candidates");
+    for (int i = 0; i < r->n_candidates && i < ECH_CANDIDATES_MAX; i++) {
+        const struct ech_candidate *c = &r->candidate[i];
+        echi_json_put_object(j, NULL);
+        echi_json_put_text(j, "sync", c->sync);
+        echi_json_put_integer(j, "groups", c->groups);
+        echi_json_put_integer(j, "separated", c->separated);
+        echi_json_put_integer(j, "taken", c->taken);
+        echi_json_put_real(j, "images_per_second", c->images_per_second);
+        echi_json_put_real(j, "staleness", c->staleness);
+        echi_json_put_real(j, "efficiency", c->efficiency);
+        echi_json_put_real(j, "goodput", c->goodput);
+        echi_json_put_close(j);
+    }
+    echi_json_put_close(j);
+}
+
 /* [{"what": "links", "rank": 3, "gain": 0.41}]; rank null: of all nodes. */
 static void add_what_if(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_list(j, "what_if");
@@ -135,6 +153,7 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_optional(j, "ratio_seconds", r->ratio_seconds);
     echi_json_put_text(j, "ratio_reason", r->ratio_reason);
     echi_json_put_optional(j, "predicted_over_measured", r->predicted_over_measured);
+    add_candidates(j, r);
     add_what_if(j, r);
 }
 

@@ -137,7 +137,7 @@ free_port() {  # into $port
 
 # --- a command that ends by itself
 # A simulation measures nothing.
-echelon_runs() { if [ "${1:-}" = sim ]; then env -u ECH_MEASURE "$echelon" "$@"; else "$echelon" "$@"; fi; }
+echelon_runs() { if [[ ${1:-} =~ ^(sim|plan)$ ]]; then env -u ECH_MEASURE "$echelon" "$@"; else "$echelon" "$@"; fi; }
 # ends_with STATUS PATTERN ARGUMENT...: `echelon ARGUMENT...` ends with that status, and says it on one of its streams.
 ends_with() {
     local wanted=$1 pattern=$2 status

@@ -25,9 +25,13 @@ cp "$work/out" "$work/train-help"
 expect 0 'Exit status:' sim --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of sim's --help"
 cp "$work/out" "$work/sim-help"
+expect 0 'Exit status:' plan --help
+grep -q '^Others:' "$work/out" && bad "an option is in no section of plan's --help"
+cp "$work/out" "$work/plan-help"
 expect 0 'Exit status:' doctor --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of doctor's --help"
-cat "$work/out" "$work/sim-help" "$work/train-help" | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
+cat "$work/out" "$work/sim-help" "$work/plan-help" "$work/train-help" |
+    grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
 awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"

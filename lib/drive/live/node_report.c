@@ -95,6 +95,13 @@ static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
     r->predicted_staleness = c->count ? c->candidate[c->taken].staleness : -1;
     r->net_negative = c->net_negative;
     r->net_negative_gain = c->gain;
+    _Static_assert(ECHI_CANDIDATES_MAX <= ECH_CANDIDATES_MAX, "a report has a place for each");
+    r->n_candidates = c->count;
+    for (int i = 0; i < c->count; i++) {
+        const struct echi_candidate *k = &c->candidate[i];
+        r->candidate[i] = (struct ech_candidate){echi_policy_of((enum echi_sync)k->sync)->name, k->groups, k->separated, i == c->taken,
+                                                 k->rate, k->staleness, k->efficiency, k->goodput};
+    }
 }
 
 static void fill_what_if(struct echi_coordinator *c, struct ech_report *r) {

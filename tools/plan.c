@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `echelon plan`: what `echelon train` would do on machines that are described, by prediction; nothing is trained. */
+#include "tool.h"
+#include "echelon_dev.h"
+
+static void print_help(void) {
+    puts("usage: echelon plan [--model NAME|FILE] (--hosts FILE | --workers N [--spread NAME]) [options]\n\n"
+         "Plans a run on the machines of a file, as rank 0 of `echelon train` would, and prints what it compared, the plan, the images/s\n"
+         "that it predicts, and what these machines would wait for. Nothing is trained, so no --data is needed:\n"
+         "  echelon plan --model resnet18 --hosts test/hosts/links\n"
+         "  echelon plan --model alexnet --workers 8 --sync bsp --exchange ring --save-plan ring.plan\n\n"
+         "Without --sync all policies are compared. What arithmetic costs comes from --profile; without it from a built-in one.\n"
+         "On machines that are there, `echelon train --steps 0` measures, plans and says the same.");
+    command_print_options(stdout, PLAN);
+    command_print_statuses(stdout);
+}
+
+/* The plan is printed whole at the end: only what is to be heeded comes before. */
+static void on_log(void *user, enum ech_log_level level, const char *line) {
+    (void)user;
+    if (level == ECH_LOG_WARN) fprintf(stderr, "echelon: %s\n", line);
+}
+
+static int plan(const struct command *command, const ech_model *model, const ech_data *data) {
+    struct ech_error err = {0};
+    struct ech_config config = command->config;
+    struct ech_report report = {0};
+    const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
+        .spread = command->spread ? command->spread : "even", .costs_only = 1, .profile = command->profile};
+    config.on_log = on_log;
+    ech_status status = ech_config_set(&config, "steps", "0", &err);
+    if (status == ECH_OK) status = ech_config_set(&config, "eval-every", "0", &err);
+    if (status == ECH_OK) status = ech_simulate(model, data, &config, &options, &report, &err);
+    if (status == ECH_OK) plan_print(stdout, &report);
+    else fprintf(stderr, "echelon: %s\n", err.text);
+    return exit_status(status);
+}
+
+int plan_main(int argc, char **argv) { return command_run(PLAN, argc, argv, print_help, plan); }
