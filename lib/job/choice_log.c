@@ -65,6 +65,15 @@ static void tell_shards(const struct ech_config *config, const struct echi_choic
                     echi_plan_outlives_owners(plan) ? "" : "; the run ends if one of them is lost");
 }
 
+/* Where links take longer than steps some own parameters, and leave the training to others. */
+static void tell_who_trains(const struct ech_config *config, const struct echi_plan *plan) {
+    int serve = 0;
+    for (int k = 0; k < plan->shards; k++) serve += plan->n[plan->shard_owner[k]] == 0;
+    if (serve > 0)
+        echi_config_log(config, ECH_LOG_INFO, "plan: %d of %d ranks train, and %d own parameters only, since links take longer than steps; "
+                        "--shares equal gives all a share", echi_plan_workers(plan, -1), plan->world, serve);
+}
+
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     const struct echi_choice *c = &coordinator->choice;
     if (c->count == 0 || !config->on_log) return;
@@ -78,6 +87,8 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
                         "plan: one owner, rank %d: more are predicted to gain less than 2 %% (10 %% where the loss of any would "
                         "end the run), or are not possible here",
                         coordinator->setup->plan.owner_of[0]);
+    if (!coordinator->plan_given && coordinator->request.shares == ECHI_SHARES_SPEED)
+        tell_who_trains(config, &coordinator->setup->plan);
     if (coordinator->request.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
         echi_config_log(config, ECH_LOG_WARN,
                         "plan: no ring is possible here, so owners take in gradients: it needs two nodes or more that train and own "
@@ -87,6 +98,10 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
                         "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "
                         "all a share", c->thin, coordinator->request.world,
                         100 * c->thin_gain);
+    if (c->alone >= 0)
+        echi_config_log(config, ECH_LOG_WARN,
+                        "plan: rank %d alone is predicted to make %.0f %% more images/s than all together: links or messages are too slow "
+                        "for this model; train on that node, or give --sync auto", c->alone, 100 * c->alone_gain);
     if (c->net_negative < 0) return;
     echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->net_negative, 100 * c->gain,
                     c->left_out ? "; it is left out"

@@ -448,6 +448,90 @@ static void what_cannot_be_is_refused(void **state) {
     take();
 }
 
+/* ResNet-18's parameters in 16 layers on nodes that compute a sample in no time beside what its gradients take on 1 Gb/s. */
+static void large(int world) {
+    double speed[16];
+    for (int r = 0; r < world; r++) speed[r] = 20000;
+    lenet(world, speed);
+    request.choose = request.has_cut = false;
+    request.sync = ECHI_SYNC_BSP;
+    request.separate = 0;
+    request.batch = 128;
+    request.shards = ECHI_SHARDS_AUTO;
+    request.exchange = ECHI_EXCHANGES;
+    request.load = (struct echi_load){.trunk = 4 * 11183562, .layers = 16};
+    request.layers = (struct echi_layers){.count = 16, .cut = 16};
+    for (int i = 0; i < 16; i++) request.layers.params[i] = 11183562 / 16;
+}
+
+/* A link carries 1.75 models each way where eight train and own, one where four of them do, and the others own. */
+static void some_train_and_others_own(void **state) {
+    (void)state;
+    large(8);
+    request.keep_all = true;
+    take();
+    const double all = choice.candidate[0].rate;
+    assert_int_equal(echi_plan_workers(&plan, -1), 8);
+    request.keep_all = false;
+    take();
+    const double some = choice.candidate[0].rate;
+    assert_int_equal(echi_plan_workers(&plan, -1), 4);
+    int serve = 0;
+    for (int k = 0; k < plan.shards; k++) serve += plan.n[plan.shard_owner[k]] == 0;
+    assert_int_equal(serve, 4);
+    if (!(some > 1.6 * all && some < 1.8 * all)) fail_msg("%g images/s, all train: %g", some, all);
+    /* Nobody knows the links: they may be as fast as memory. */
+    for (int r = 0; r < 8; r++) times[r].link = echi_link_of(0);
+    take();
+    assert_int_equal(echi_plan_workers(&plan, -1), 8);
+    /* Steps that take longer than the gradients on their way. */
+    large(8);
+    for (int r = 0; r < 8; r++)
+        for (int i = 0; i < 5; i++) times[r].trunk[i] *= 1000;
+    take();
+    assert_int_equal(echi_plan_workers(&plan, -1), 8);
+}
+
+/* Under a policy that was given all train, but whoever would be faster alone is named; where the planner chooses, it trains alone. */
+static void one_node_that_is_faster_alone(void **state) {
+    (void)state;
+    large(3);
+    for (int i = 0; i < 5; i++) times[1].trunk[i] /= 2;
+    take();
+    assert_true(echi_plan_workers(&plan, -1) > 1);
+    assert_int_equal(choice.alone, 1);
+    const double together = choice.candidate[0].rate;
+    struct echi_plan_request w = request;
+    struct echi_plan single;
+    w.absent[0] = w.absent[2] = true;
+    const double alone = one(w, ECHI_SYNC_BSP, 0, 0, &single).rate;
+    if (!(fabs(choice.alone_gain - (alone / together - 1)) < 0.01 * alone / together))
+        fail_msg("it gains %g; alone %g, together %g", choice.alone_gain, alone, together);
+    request.choose = true;
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_BSP);
+    assert_int_equal(echi_plan_workers(&plan, -1), 1);
+    assert_true(plan.n[1] == 128 && plan.owner_of[0] == 1 && plan.shards == 0);
+    /* Links that are as fast as steps: all together are faster. */
+    request.choose = false;
+    for (int r = 0; r < 3; r++) times[r].link = echi_link_of(1e13);
+    take();
+    assert_int_equal(choice.alone, -1);
+}
+
+/* No ring, and no other owner, of one that trains alone. */
+static void who_trains_alone_owns_all(void **state) {
+    (void)state;
+    large(2);
+    request.exchange = ECHI_EXCHANGE_RING;
+    request.shares = ECHI_SHARES_LIST;
+    request.share[0] = 128;
+    request.keep_all = true;
+    take();
+    assert_int_equal(echi_plan_workers(&plan, -1), 1);
+    assert_true(plan.shards == 0 && plan.owner_of[0] == 0 && !echi_plan_rings(&plan));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_nodes_go_in_step),
@@ -460,6 +544,9 @@ int main(void) {
         cmocka_unit_test(a_slow_link_is_not_blamed_on_others),
         cmocka_unit_test(the_gain_is_that_of_a_run_without),
         cmocka_unit_test(a_burden_is_left_out),
+        cmocka_unit_test(some_train_and_others_own),
+        cmocka_unit_test(one_node_that_is_faster_alone),
+        cmocka_unit_test(who_trains_alone_owns_all),
         cmocka_unit_test(a_choice_can_be_watched),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

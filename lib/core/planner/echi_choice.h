@@ -28,6 +28,7 @@ struct echi_choice {
     bool left_out;                        /* the plan does without its worker, or without several workers of which none is `net_negative`
                                              by itself (only where the policy is the planner's choice) */
     int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
+    int alone; double alone_gain;         /* under a policy that was given, a node that by itself makes so much more; -1: none does */
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
@@ -42,6 +43,7 @@ struct echi_choice_work {
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
     struct echi_plan_request placed, trial, thin;   /* with places; with those that are tried; without nodes on thin links */
     struct echi_plan_request left, rounds, half;    /* without who is left out; of rounds; of those with half of the nodes */
+    struct echi_plan_request fewer;                 /* of rounds in which fewer train, and the others own parameters */
     double rate[ECHI_WORLD_MAX];
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };

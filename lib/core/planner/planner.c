@@ -179,6 +179,23 @@ static void whole_blocks(uint32_t *n, int world) {
     }
 }
 
+/* Leaves the `most` fastest of rank[count], rank 0 among them where it is nearly as fast, by a step of an equal share. */
+static int fastest_of(const struct echi_plan_request *w, const struct echi_times *times, int *rank, int count, int most) {
+    const uint32_t round = echi_plan_request_round(w), n = round / (uint32_t)most > 0 ? round / (uint32_t)most : 1;
+    for (; count > most; count--) {
+        int slowest = 0;
+        double longest = 0;
+        for (int i = 0; i < count; i++) {
+            const double seconds = echi_times_whole(&times[rank[i]], n) * (rank[i] == 0 ? TIE : 1);
+            if (!(seconds >= longest)) continue;
+            longest = seconds;
+            slowest = i;
+        }
+        memmove(rank + slowest, rank + slowest + 1, (size_t)(count - 1 - slowest) * sizeof *rank);
+    }
+    return count;
+}
+
 static ech_status bsp_shares(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan, char *text,
                              size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0}, some[ECHI_WORLD_MAX];
@@ -199,6 +216,7 @@ static ech_status bsp_shares(const struct echi_plan_request *w, const struct ech
         for (int i = 0; i < here; i++)
             n[rank[i]] = plan->round / (uint32_t)here + ((uint32_t)i < plan->round % (uint32_t)here);
     } else {
+        if (w->workers > 0) here = fastest_of(w, times, rank, here, w->workers);
         /* The owner's work depends on how many workers there are, and they on it: the second pass knows the first's. */
         int workers = here;
         for (int pass = 0; pass < 2; pass++) {

@@ -140,6 +140,7 @@ static void leave_out(const struct echi_plan_request *w, const struct echi_times
 
 void echi_plan_divide(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     if (plan->sync != ECHI_SYNC_BSP || plan->codec != ECHI_CODEC_DENSE || w->shards < 2) return;
+    if (!w->shard_rank_given && echi_plan_workers(plan, -1) < 2) return;   /* who trains alone owns all */
     if (w->shard_rank_given) {
         for (int k = 0; k < w->shards; k++)
             if (!w->absent[w->shard_rank[k]]) add_owner(plan, w->shard_rank[k]);

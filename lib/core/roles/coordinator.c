@@ -32,7 +32,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->next_lease = 1;
     echi_eval_next_after(c, 0);
     c->lost_peer = c->at_fault = -1;
-    c->choice.net_negative = -1;
+    c->choice.net_negative = c->choice.alone = -1;
     c->work.between = NULL;
     c->source = c->part_from[1] = c->part_from[2] = ECHI_NO_RANK;
     c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
