@@ -253,7 +253,7 @@ static void best_exchange(struct echi_plan_request *w, const struct echi_times *
 static void best_workers(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     struct echi_plan_request *own = &work->fewer;
     int here = 0;
-    bool known = true;
+    bool known = true;   /* else links hold nobody up, as far as is known */
     for (int r = 0; r < w->world; r++) {
         here += !w->absent[r];
         known = known && (w->absent[r] || echi_link_known(&times[r].link));
