@@ -245,8 +245,8 @@ static void best_exchange(struct echi_plan_request *w, const struct echi_times *
 /* Rounds of which the gradients take longer than the steps may be faster where fewer nodes train and the others own parameters only: a
  * link carries 2 (N - 1) / N models each way where all N train and own, one where half of them do. As BytePS has it (Jiang et al., OSDI
  * 2020, section 4), with the nodes that are there. Sets how many train, where much is gained: of a net of 3.2 million parameters on four
- * live hosts of 1 Gb/s 1.44 times as many images/s were predicted for two, and 1.22 times as many were made (at 100 Mb/s 0.72 of what was
- * predicted), since TCP divides the links of owners among those who send to them at a time. */
+ * live hosts of 1 Gb/s 1.44 times as many images/s were predicted for two, and 1.22 times as many were made (at 100 Mb/s 0.72 to 0.8 of
+ * what was predicted: for a quarter of a round owners send little, since they have each part from one worker only). */
 #define FEWER_GAIN 1.6
 #define FEWER_FURTHER 1.1   /* than half of the nodes: other numbers */
 #define FEWER_WORLD 64   /* of more nodes a prediction takes too long for so many */
@@ -641,12 +641,12 @@ static int choose_alone(const struct echi_plan_request *request, const struct ec
     struct echi_plan_request *w = &work->half;
     char text[2];
     int best = -1;
+    if (request->world < 2 || request->separate == 1 || request->keep_all) return -1;
     ask_for_rounds(request, w);
     w->batch = echi_plan_request_round(request);
     for (int r = 0; r < w->world; r++)
         if (!w->absent[r] && (best < 0 || echi_times_whole(&times[r], w->batch) < echi_times_whole(&times[best], w->batch))) best = r;
     for (int r = 0; r < w->world; r++) w->absent[r] = r != best;
-    if (w->world < 2 || w->separate == 1 || w->keep_all) return -1;
     return choose(w, times, work, out, &work->without, text, sizeof text) == ECH_OK ? best : -1;
 }
 
