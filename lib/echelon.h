@@ -312,6 +312,9 @@ struct ech_link_rate { float rate, lowest, highest; };
 #define ECH_WHAT_IF_MAX 6
 struct ech_what_if { const char *what; int rank; double gain; };   /* rank: whose; -1: all nodes' */
 
+/* Megabits a second in both directions of a node's link. */
+struct ech_link_use { float out, in; };
+
 /* A plan that the planner compared with others. */
 #define ECH_CANDIDATES_MAX 20
 struct ech_candidate {
@@ -321,7 +324,7 @@ struct ech_candidate {
     double efficiency, goodput;           /* statistical: 1 is that of BSP; images a second times that */
 };
 
-/* What a run did, in some 80 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
+/* What a run did, in some 90 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
  * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
 struct ech_report {
@@ -386,6 +389,8 @@ struct ech_report {
     double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
     uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
     double predicted_over_measured;       /* images a second; negative: nothing was predicted, or nothing trained */
+    /* What each node's link carries while the plan trains, as predicted; 0 where there is no n_what_if, see below. */
+    struct ech_link_use predicted_link[ECH_WORLD_MAX];
     int n_candidates; struct ech_candidate candidate[ECH_CANDIDATES_MAX];   /* policies with sync auto, else numbers of groups; or one */
     /* What would gain 2 % or more, the most first; its first is the run's bottleneck. None of one node, of more than 256, after a loss. */
     int n_what_if; struct ech_what_if what_if[ECH_WHAT_IF_MAX];

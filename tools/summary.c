@@ -125,6 +125,24 @@ static void print_candidates(FILE *to, const struct ech_report *r) {
     }
 }
 
+/* The direction of a link that has the most to carry, by what it can. */
+static void print_busiest_link(FILE *to, const struct ech_report *r) {
+    int rank = -1;
+    double part = 0;
+    bool in = false;
+    for (int i = 0; i < r->world; i++) {
+        const double of_out = r->link_out[i].rate > 0 ? r->predicted_link[i].out / r->link_out[i].rate : 0;
+        const double of_in = r->link_in[i].rate > 0 ? r->predicted_link[i].in / r->link_in[i].rate : 0;
+        if (!(of_out > part) && !(of_in > part)) continue;
+        rank = i;
+        in = of_in > of_out;
+        part = in ? of_in : of_out;
+    }
+    if (rank >= 0)
+        fprintf(to, "  busiest link     rank %d's, %s: %.3g Mb/s, %.0f %% of what it carries\n", rank, in ? "in" : "out",
+                in ? r->predicted_link[rank].in : r->predicted_link[rank].out, 100 * part);
+}
+
 /* "8 (ranks 0 to 3), 16 (rank 4)": who computes how many samples a step. */
 static void print_steps(FILE *to, const struct ech_report *r) {
     const char *before = "  samples a step   ";
@@ -183,6 +201,7 @@ void plan_print(FILE *to, const struct ech_report *r) {
     print_groups(to, r);
     print_steps(to, r);
     print_links(to, r);
+    print_busiest_link(to, r);
     if (r->predicted_images_per_second > 0) fprintf(to, "  speed            %.0f images/s are predicted\n", r->predicted_images_per_second);
     print_bottleneck(to, r);
 }

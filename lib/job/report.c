@@ -51,6 +51,17 @@ static void add_rates(struct echi_json_put *j, const char *name, const struct ec
     echi_json_put_close(j);
 }
 
+static void add_predicted_links(struct echi_json_put *j, const struct ech_report *r, int world) {
+    echi_json_put_list(j, "predicted_link");
+    for (int i = 0; i < world; i++) {
+        echi_json_put_object(j, NULL);
+        echi_json_put_real(j, "out", r->predicted_link[i].out);
+        echi_json_put_real(j, "in", r->predicted_link[i].in);
+        echi_json_put_close(j);
+    }
+    echi_json_put_close(j);
+}
+
 static void add_candidates(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_list(j, "candidates");
     for (int i = 0; i < r->n_candidates && i < ECH_CANDIDATES_MAX; i++) {
@@ -153,6 +164,7 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     echi_json_put_optional(j, "ratio_seconds", r->ratio_seconds);
     echi_json_put_text(j, "ratio_reason", r->ratio_reason);
     echi_json_put_optional(j, "predicted_over_measured", r->predicted_over_measured);
+    add_predicted_links(j, r, world);
     add_candidates(j, r);
     add_what_if(j, r);
 }

@@ -25,6 +25,7 @@ for policy in bsp ssp gssp; do check "$policy is compared" out "^[* ] $policy[, 
 check "one of them is taken" [ "$(grep -c '^\* ' "$work/out")" = 1 ]
 check "speed" out '^  speed +[0-9]+ images/s are predicted$'
 check "bottleneck" out '^  bottleneck +.*: in half the time [0-9]+ % more images/s are predicted'
+check "the busiest link" out '^  busiest link +rank [0-9]+.s, (in|out): [0-9.e+]+ Mb/s, [0-9]+ % of what it carries$'
 check "samples a step" out '^  samples a step +[0-9]+ \(rank'
 cp "$work/out" "$work/one.out"
 plans 0 '' --workers 8 --spread strong --report "$work/two.json" --save-plan "$work/two.plan"
@@ -43,6 +44,12 @@ ends_with 0 '^  speed ' sim --data "$work/data" --workers 4 --plan "$work/bsp.pl
     --report "$work/run.json"
 check "the run is as fast as planned, within 10 %" awk -v p="$(value predicted_images_per_second "$work/bsp.json")" \
     -v m="$(value images_per_second "$work/run.json")" 'BEGIN { exit !(p > 0 && m / p > 0.9 && m / p < 1.1) }'
+# Megabits that all links are to send for a sample, beside what the run sent for one.
+check "links carry what is predicted, within 10 %" awk \
+    -v p="$(value predicted_link "$work/bsp.json" | grep -oE '"out": [0-9.e+-]+' | awk '{ sum += $2 } END { print sum }')" \
+    -v rate="$(value predicted_images_per_second "$work/bsp.json")" -v samples="$(value samples "$work/run.json")" \
+    -v bytes="$(value bytes_sent "$work/run.json" | grep -oE '"(push|weights)": [0-9]+' | awk '{ sum += $2 } END { print sum }')" \
+    'BEGIN { m = bytes * 8e-6 / samples; exit !(m > 0 && p / rate / m > 0.9 && p / rate / m < 1.1) }'
 check "the error of the prediction is in the report" awk -v e="$(value predicted_over_measured "$work/run.json")" \
     'BEGIN { exit !(e > 0.9 && e < 1.1) }'
 

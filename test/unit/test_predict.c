@@ -21,6 +21,7 @@
 static struct echi_times times[ECHI_WORLD_MAX];
 static struct echi_plan plan;
 static struct echi_load load;
+static struct echi_predict_work work;
 
 /* Seconds of a step of n samples are n x seconds[r], a fifth of them the head's. What an owner does for others waits for the end of a unit
  * of its own worker's step: these are short, where nothing else is said. */
@@ -59,7 +60,6 @@ static void whole(enum echi_sync sync, int world, uint32_t n) {
 }
 
 static struct echi_prediction predict(uint32_t steps) {
-    static struct echi_predict_work work;
     struct echi_prediction p;
     assert_true(echi_plan_valid(&plan));
     echi_predict(&plan, times, &load, steps, &work, &p);
@@ -563,6 +563,37 @@ static void more_is_never_clearly_less(void **state) {
     assert_true(compared > 700 / (int)test_part());
 }
 
+/* Of rounds and of pushes: a push and weights a step of each worker go over its link, all of them over the owner's, and none over that of a
+ * worker on the owner's node. What words take is less than a thousandth. */
+static void links_carry_pushes_and_weights(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1};
+    nodes(4, seconds);
+    load.trunk = 4000000;
+    for (int r = 0; r < 4; r++) times[r].link = echi_link_of(1e6);
+    for (int i = 0; i < 2; i++) {
+        whole(i ? ECHI_SYNC_SSP : ECHI_SYNC_BSP, 4, 16);
+        const double steps = predict(200).rate / 64;   /* of each worker, a second */
+        for (int r = 0; r < 4; r++) {
+            near(work.traffic[r].out, (r ? 1 : 3) * 4e6 * steps, 0.02);
+            near(work.traffic[r].in, (r ? 1 : 3) * 4e6 * steps, 0.02);
+        }
+    }
+    /* Part by part, of an owner that trains nothing. */
+    whole(ECHI_SYNC_BSP, 4, 16);
+    plan.group_of[0] = ECHI_NONE;
+    plan.n[0] = 0;
+    plan.round = 48;
+    plan.parts.count = 2;
+    for (int i = 0; i < 2; i++)
+        plan.parts.part[i] = (struct echi_part){.at = 500000u * (unsigned)i, .count = 500000, .first = (uint8_t)i, .last = (uint8_t)i};
+    const double rounds = predict(0).rate / 48;
+    for (int r = 0; r < 4; r++) {
+        near(work.traffic[r].out, (r ? 1 : 3) * 4e6 * rounds, 0.02);
+        near(work.traffic[r].in, (r ? 1 : 3) * 4e6 * rounds, 0.02);
+    }
+}
+
 static void staleness_costs_efficiency(void **state) {
     (void)state;
     for (int apart = 0; apart < 2; apart++) {
@@ -588,6 +619,7 @@ int main(void) {
         cmocka_unit_test(without_chance_rates_are_those_of_the_formulas),
         cmocka_unit_test(staleness_is_what_others_do_in_a_step),
         cmocka_unit_test(bytes_take_their_time),
+        cmocka_unit_test(links_carry_pushes_and_weights),
         cmocka_unit_test(units_decide_what_overlaps),
         cmocka_unit_test(rounds_by_part_overlap),
         cmocka_unit_test(sums_of_integers_are_longer), cmocka_unit_test(updates_take_what_is_said_of_them),

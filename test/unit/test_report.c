@@ -96,7 +96,7 @@ static struct ech_report sample(void) {
                            .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2, .momentum_lost = 77,
                            .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .net_negative = 2,
                            .net_negative_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1,
-                           .predicted_over_measured = 0.96875, .n_candidates = 1,
+                           .predicted_over_measured = 0.96875, .n_candidates = 1, .predicted_link = {[1] = {750.5f, 250}},
                            .candidate = {{"gssp", 2, 1, 1, 7000.5, 0.75, 0.5, 3500.25}},
                            .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}};
     return r;
@@ -131,6 +131,7 @@ static void test_keys(void **state) {
         "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2", "\"momentum_lost\": 77",
         "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"net_negative\": 2", "\"net_negative_gain\": 0.125",
         "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1", "\"predicted_over_measured\": 0.96875",
+        "\"predicted_link\": [{\"out\": 0, \"in\": 0}, {\"out\": 750.5, \"in\": 250}, {\"out\": 0, \"in\": 0}, ",
         "\"candidates\": [{\"sync\": \"gssp\", \"groups\": 2, \"separated\": 1, \"taken\": 1, \"images_per_second\": 7000.5, "
         "\"staleness\": 0.75, \"efficiency\": 0.5, \"goodput\": 3500.25}]",
         "\"what_if\": [{\"what\": \"links\", \"rank\": 3, \"gain\": 0.41}, {\"what\": \"steps\", \"rank\": null, \"gain\": 0.25}]"};

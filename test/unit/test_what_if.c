@@ -44,7 +44,9 @@ static void ask(void) {
     if (echi_plan_make(&request, times, &plan, text, sizeof text) != ECH_OK) fail_msg("%s", text);
     echi_plan_divide(&request, times, &plan);
     echi_plan_parts(&request, times, &plan);
-    count = echi_what_if(&plan, times, &request.load, &work, found);
+    struct echi_prediction p;
+    echi_predict(&plan, times, &request.load, 0, &work.predict, &p);
+    count = echi_what_if(&plan, times, &request.load, p.rate, &work, found);
     assert_in_range(count, 0, ECHI_WHATS);
     for (int i = 0; i < count; i++) {
         assert_true(found[i].gain >= 0.01 && found[i].what < ECHI_WHATS && found[i].rank >= -1 && found[i].rank < NODES);

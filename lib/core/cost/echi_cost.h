@@ -92,6 +92,8 @@ double echi_cost_slow(const struct echi_cost *cost, int host);
  * always something to carry. False while these are fewer than `least`. */
 bool echi_cost_carried(struct echi_cost *cost, int host, bool in, double least, double *out_bytes, double *out_seconds);
 bool echi_cost_has_carried(const struct echi_cost *cost, int host, double least);   /* one of the two directions has so much */
+/* Bytes of all messages that have left a host for another, or have come there whole. */
+double echi_cost_moved(const struct echi_cost *cost, int host, bool in);
 /* Bytes of others that the most urgent messages find before them on the way in, at most: what a switch holds for a port. Senders have
  * the rest back, and send it behind what is urgent. */
 #define ECHI_COST_BUFFER (256 * 1024)

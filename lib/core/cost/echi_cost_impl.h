@@ -70,6 +70,7 @@ struct echi_cost_link {
     double pace;              /* ns a byte of what is sent now: as the link was when it began */
     double stood;             /* ns for which the host had stood still, as far as `began` knows; see quota.c */
     struct echi_carried { double bytes, ns; } carried[2];   /* out, in; see echi_cost_carried */
+    double moved[2];          /* bytes of messages that have left, and that are whole here, since the beginning */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
 };
 struct echi_cost {

@@ -38,6 +38,7 @@ struct echi_play {
     const struct echi_times *times;
     const struct echi_load *load;
     struct echi_cost *cost;
+    int64_t from;                         /* virtual ns: what links carry is counted from then on; 0: not yet */
     unsigned char *memory; size_t used, size;
     struct echi_hosts hosts;
     int workers, layers, shards, pieces;
@@ -73,6 +74,9 @@ double echi_play_adding(const struct echi_play *p, int rank, double params);
 double echi_play_applying(const struct echi_play *p, int rank, double params);
 /* Of all that a worker pushes. */
 double echi_play_pushed(const struct echi_play *p);
+/* What links carry, between a call of the first and one of the second: into work->traffic. */
+void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work);
+void echi_play_traffic(const struct echi_play *p, struct echi_predict_work *work);
 
 /* ---- predict_head.c ---- */
 

@@ -36,9 +36,15 @@ struct echi_prediction {
     double oldest;                        /* that of the group whose pushes are the furthest behind */
 };
 
-/* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves its
- * contents alone; nothing in it outlives a prediction. */
-struct echi_predict_work { _Alignas(16) unsigned char bytes[4 * 1024 * 1024]; };
+/* Bytes a second that a node's link carries in each direction, all messages of a run's training together. */
+struct echi_traffic { double out, in; };
+
+/* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves `bytes`
+ * alone; of all that is in it `traffic` outlives a prediction: that of each rank, until the next. */
+struct echi_predict_work {
+    _Alignas(16) unsigned char bytes[4 * 1024 * 1024];
+    struct echi_traffic traffic[ECHI_WORLD_MAX];
+};
 
 /* Plays `steps` steps a worker on average, under `local` rounds (0: enough to compare plans by), at most some 4,000 in all unless asked
  * for. The plan is valid, and times[r].count > 0 for each rank that has a part in it. */

@@ -44,6 +44,8 @@ bool echi_cost_carried(struct echi_cost *c, int host, bool in, double least, dou
     return true;
 }
 
+double echi_cost_moved(const struct echi_cost *c, int host, bool in) { return c->link[host].moved[in]; }
+
 /* How many times as long its bytes take now. */
 static double thin(const struct echi_cost *c, int host) {
     return echi_spells(c->hosts->host[host].thin, c->hosts->host[host].n_thin, c->now);
@@ -225,6 +227,7 @@ static void leave(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     const struct echi_cost_link *in = &c->link[p->to];
     const int64_t across = echi_cost_delay(c, p->from, p->to) + losses(c, p);
+    c->link[p->from].moved[0] += (double)p->bytes;
     p->least = c->now + across;
     p->entry = entry_of(c, p, p->part, across);
     if (c->in_order) {
@@ -299,6 +302,7 @@ static bool is_taken_in(struct echi_cost *c, uint32_t id) {
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
     if (is_taken_in(c, id)) return false;
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = parcel_at(c, id)->to, .cookie = parcel_at(c, id)->cookie};
+    c->link[out->host].moved[1] += (double)parcel_at(c, id)->bytes;
     echi_records_give(&c->parcels, id);
     return !c->dead[out->host];
 }

@@ -227,7 +227,25 @@ static void count_parameters(struct echi_play *p) {
 struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
                               struct echi_predict_work *work, size_t taken) {
     return (struct echi_play){.plan = plan, .times = times, .load = load, .memory = work->bytes + ALIGNED(taken),
-                              .size = sizeof *work - ALIGNED(taken), .shards = 1};
+                              .size = sizeof work->bytes - ALIGNED(taken), .shards = 1};
+}
+
+static struct echi_traffic moved(const struct echi_play *p, int rank) {
+    return (struct echi_traffic){echi_cost_moved(p->cost, rank, false), echi_cost_moved(p->cost, rank, true)};
+}
+
+void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work) {
+    p->from = echi_cost_now(p->cost);
+    for (int r = 0; r < p->plan->world; r++) work->traffic[r] = moved(p, r);
+}
+
+void echi_play_traffic(const struct echi_play *p, struct echi_predict_work *work) {
+    const double seconds = 1e-9 * (double)(echi_cost_now(p->cost) - p->from);
+    for (int r = 0; r < p->plan->world; r++) {
+        const struct echi_traffic before = work->traffic[r], now = moved(p, r);
+        work->traffic[r] = (struct echi_traffic){0, 0};
+        if (seconds > 0) work->traffic[r] = (struct echi_traffic){(now.out - before.out) / seconds, (now.in - before.in) / seconds};
+    }
 }
 
 bool echi_play_set_up(struct echi_play *p, int limit) {

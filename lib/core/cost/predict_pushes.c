@@ -365,8 +365,12 @@ void echi_predict_pushes(const struct echi_plan *plan, const struct echi_times t
     *out = (struct echi_prediction){0};
     if (set_up(p, limit_of(plan, steps))) {
         for (int g = 0; g < plan->n_groups; g++) echi_owner_goes_on(p, g);
-        while (!enough(p, wanted) && echi_cost_next(p->b.cost, &h)) happens(p, &h);
+        while (!enough(p, wanted) && echi_cost_next(p->b.cost, &h)) {
+            happens(p, &h);
+            if (p->pushes >= p->warm && p->b.from == 0) echi_play_traffic_from(&p->b, work);
+        }
         result(p, out);
+        echi_play_traffic(&p->b, work);
     }
     if (!(out->rate > 0)) out->rate = echi_predict_rounds_most(plan, times, work);   /* the memory was too small: steps alone */
 }

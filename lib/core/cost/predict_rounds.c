@@ -441,7 +441,7 @@ static bool repeats(const struct play *p, int64_t one_before) {
     return p->rounds > WARM && (now > then ? now - then : then - now) <= ALIKE * now;
 }
 
-static bool play(struct play *p, uint32_t steps, struct echi_prediction *out) {
+static bool play(struct play *p, uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
     struct echi_happening h;
     bool random = false, over = false;
     for (int w = 0; w < p->b.workers; w++) random = random || echi_predict_random(&p->b.times[p->worker[w].rank]);
@@ -452,6 +452,7 @@ static bool play(struct play *p, uint32_t steps, struct echi_prediction *out) {
         const uint32_t rounds = p->rounds;
         happens(p, &h);
         if (p->rounds == rounds) continue;
+        if (p->rounds == WARM) echi_play_traffic_from(&p->b, work);
         if (random && p->rounds > WARM) count_round(p);
         over = p->rounds == WARM + counted || (!steps && !random && repeats(p, before));
     }
@@ -482,7 +483,9 @@ bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times t
     struct play *p = (struct play *)(void *)work;
     for (int limit = PUSHES_MAX; limit > 0; limit /= 8) {
         *p = (struct play){.b = echi_play_of(plan, times, load, work, sizeof *p)};
-        if (set_up(p, limit) && play(p, steps, out)) return true;
+        if (!set_up(p, limit) || !play(p, steps, work, out)) continue;
+        echi_play_traffic(&p->b, work);
+        return true;
     }
     return false;
 }

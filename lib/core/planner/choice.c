@@ -289,6 +289,17 @@ static void place_again(struct echi_plan_request *w, const struct echi_times *ti
     *out = work->tried;
 }
 
+/* -1: several train. */
+static int only_worker(const struct echi_plan *plan) {
+    int found = -1;
+    for (int r = 0; r < plan->world; r++) {
+        if (plan->n[r] == 0) continue;
+        if (found >= 0) return -1;
+        found = r;
+    }
+    return found;
+}
+
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. `fixed`: where head and owners go was wished for. */
 static ech_status one_policy(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
                              bool fixed, struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
@@ -300,6 +311,11 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
     if (w->sync == ECHI_SYNC_BSP && open && !(w->separate == 1 && w->has_cut)) best_workers(w, times, work);
     const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
+    const int alone = w->sync == ECHI_SYNC_BSP && request->shards == ECHI_SHARDS_AUTO ? only_worker(out) : -1;
+    if (alone >= 0) {   /* it owns all, and waits for nobody */
+        out->owner_of[0] = (uint16_t)alone;
+        w->shards = 1;
+    }
     if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
         all->taken = best_groups(w, times, work, all, out);
         if (!fixed) place_again(w, times, work, &all->candidate[all->taken], out);

@@ -89,8 +89,7 @@ int echi_plan_best_link(const struct echi_plan_request *request, const struct ec
                         const bool but[ECHI_WORLD_MAX]);
 /* Gives a plan of BSP without a table of parts the owners of shards that were wished for: the nodes that were named, or its owner and
  * those with the fastest links beside it, of such the fastest processors (with ECHI_OWNERS_OTHER the fastest processors, whatever their
- * links), but none whose link has no room for a part, unless it is rank 0 and wished for. A node that trains alone owns all, unless others
- * were named. Nothing under other policies and codecs. */
+ * links), but none whose link has no room for a part, unless it is rank 0 and wished for. Nothing under other policies and codecs. */
 void echi_plan_divide(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 /* One owner has all. */
 void echi_plan_undivide(struct echi_plan *plan);

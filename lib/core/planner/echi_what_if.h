@@ -18,8 +18,9 @@ enum echi_what {
 /* rank -1: of all nodes. gain 0.41: 41 % more samples a second. */
 struct echi_what_if { uint8_t what; int16_t rank; double gain; };
 
-/* What would gain 2 % or more, the most first; returns how many these are. A node is named where it alone would gain half of what all do.
- * The plan and the times are as for echi_predict. At most 6 predictions and 4 for each of three things of which a node may be named. */
-int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+/* What would gain 2 % or more over `rate`, which was predicted of the plan, the most first; returns how many these are. A node is named
+ * where it alone would gain half of what all do. The plan and the times are as for echi_predict. At most 6 predictions and 4 for each of
+ * three things of which a node may be named. */
+int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load, double rate,
                  struct echi_choice_work *work, struct echi_what_if out[ECHI_WHATS]);
 #endif

@@ -138,22 +138,8 @@ static void leave_out(const struct echi_plan_request *w, const struct echi_times
     plan->owner_of[0] = plan->shard_owner[0];
 }
 
-/* -1: several train. */
-static int only_worker(const struct echi_plan *plan) {
-    int found = -1;
-    for (int r = 0; r < plan->world; r++) {
-        if (plan->n[r] == 0) continue;
-        if (found >= 0) return -1;
-        found = r;
-    }
-    return found;
-}
-
 void echi_plan_divide(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
-    const int alone = w->shard_rank_given ? -1 : only_worker(plan);
-    if (plan->sync != ECHI_SYNC_BSP) return;
-    if (alone >= 0) plan->owner_of[0] = (uint16_t)alone;   /* it waits for nobody */
-    if (alone >= 0 || plan->codec != ECHI_CODEC_DENSE || w->shards < 2) return;
+    if (plan->sync != ECHI_SYNC_BSP || plan->codec != ECHI_CODEC_DENSE || w->shards < 2) return;
     if (w->shard_rank_given) {
         for (int k = 0; k < w->shards; k++)
             if (!w->absent[w->shard_rank[k]]) add_owner(plan, w->shard_rank[k]);

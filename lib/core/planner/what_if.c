@@ -113,13 +113,10 @@ static int best_alone(const struct question *q, enum echi_what what, double *out
     return best;
 }
 
-int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load, double rate,
                  struct echi_choice_work *work, struct echi_what_if out[ECHI_WHATS]) {
-    struct question q = {.plan = plan, .times = times, .load = load, .work = work};
-    struct echi_prediction p;
+    const struct question q = {.plan = plan, .times = times, .load = load, .work = work, .rate = rate};
     int count = 0;
-    echi_predict(plan, times, load, 0, &work->predict, &p);
-    q.rate = p.rate;
     for (int what = 0; what < ECHI_WHATS; what++) {
         struct echi_what_if found = {.what = (uint8_t)what, .rank = -1, .gain = gain_of(&q, (enum echi_what)what, -1)};
         double alone = 0;

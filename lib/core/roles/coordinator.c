@@ -92,11 +92,15 @@ void echi_coordinator_judge(struct echi_coordinator *c) {
     if (c->plan_given) echi_plan_judge(&c->request, c->times, &c->setup->plan, &c->work, &c->choice);
 }
 
-int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_what_if out[ECHI_WHATS]) {
+int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
+                             struct echi_what_if out[ECHI_WHATS]) {
     const struct echi_plan *plan = plan_of(c);
+    struct echi_prediction p;
     c->work.between = NULL;
     if (c->choice.count == 0 || c->n_lost > 0 || plan->world < 2 || plan->world > ECHI_WHAT_IF_WORLD) return 0;
-    return echi_what_if(plan, c->times, &c->request.load, &c->work, out);
+    echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &p);
+    memcpy(traffic, c->work.predict.traffic, (size_t)plan->world * sizeof *traffic);
+    return echi_what_if(plan, c->times, &c->request.load, p.rate, &c->work, out);
 }
 
 /* First weights and, in a resumed run, the momentum of group `g`. */

@@ -495,10 +495,11 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
 /* For a driver that reports what is predicted, when the action PLAN has come: of a plan that was given nobody has predicted it yet. Nothing
  * but `choice` follows from it. */
 void echi_coordinator_judge(struct echi_coordinator *c);
-/* When the run is over: what would have made it faster (echi_what_if.h). None of a run of one node, after a loss, and of more nodes than
- * these: a prediction of a thousand takes a tenth of a second. */
+/* When the run is over: what its links were to carry, and what would have made it faster (echi_what_if.h). Nothing of either of a run of
+ * one node, after a loss, and of more nodes than these: a prediction of a thousand takes a tenth of a second. */
 #define ECHI_WHAT_IF_WORLD 256
-int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_what_if out[ECHI_WHATS]);
+int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
+                             struct echi_what_if out[ECHI_WHATS]);
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
  * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
