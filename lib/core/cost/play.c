@@ -239,8 +239,7 @@ void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work)
     for (int r = 0; r < p->plan->world; r++) work->traffic[r] = moved(p, r);
 }
 
-void echi_play_traffic(const struct echi_play *p, struct echi_predict_work *work) {
-    const double seconds = 1e-9 * (double)(echi_cost_now(p->cost) - p->from);
+void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_predict_work *work) {
     for (int r = 0; r < p->plan->world; r++) {
         const struct echi_traffic before = work->traffic[r], now = moved(p, r);
         work->traffic[r] = (struct echi_traffic){0, 0};

@@ -370,7 +370,7 @@ void echi_predict_pushes(const struct echi_plan *plan, const struct echi_times t
             if (p->pushes >= p->warm && p->b.from == 0) echi_play_traffic_from(&p->b, work);
         }
         result(p, out);
-        echi_play_traffic(&p->b, work);
+        echi_play_traffic(&p->b, 1e-9 * (double)(echi_cost_now(p->b.cost) - p->b.from), work);
     }
     if (!(out->rate > 0)) out->rate = echi_predict_rounds_most(plan, times, work);   /* the memory was too small: steps alone */
 }

@@ -460,6 +460,7 @@ static bool play(struct play *p, uint32_t steps, struct echi_predict_work *work,
     const double rounds = p->rounds - WARM, mean = (double)(p->last - p->first) * 1e-9 / rounds;
     const double seconds = random ? mean - luck(p, rounds) : mean;
     *out = (struct echi_prediction){.rate = (double)p->b.plan->round / (seconds > 1e-9 ? seconds : 1e-9)};
+    echi_play_traffic(&p->b, rounds * seconds, work);   /* as many a second as there are rounds in it */
     return true;
 }
 
@@ -483,9 +484,7 @@ bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times t
     struct play *p = (struct play *)(void *)work;
     for (int limit = PUSHES_MAX; limit > 0; limit /= 8) {
         *p = (struct play){.b = echi_play_of(plan, times, load, work, sizeof *p)};
-        if (!set_up(p, limit) || !play(p, steps, work, out)) continue;
-        echi_play_traffic(&p->b, work);
-        return true;
+        if (set_up(p, limit) && play(p, steps, work, out)) return true;
     }
     return false;
 }
