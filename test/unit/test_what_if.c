@@ -12,7 +12,7 @@
 
 enum { NODES = 4, BATCH = 64, PARAMS = 1000000 };
 #define STEP 1e-3                    /* s, of 16 samples */
-#define BYTES (4.0 * PARAMS)
+#define BYTES (4u * PARAMS)
 
 static struct echi_times times[ECHI_WORLD_MAX];
 static struct echi_choice_work work;
