@@ -106,9 +106,8 @@ static void print_bottleneck(FILE *to, const struct ech_report *r) {
         print_what(to, &r->what_if[i]);
         fprintf(to, " %.0f %%", 100 * r->what_if[i].gain);
     }
-    if (r->net_negative >= 0)
-        fprintf(to, "%s rank %d %.0f %%", r->batch[r->net_negative] > 0 ? "; without" : "; it is without", r->net_negative,
-                100 * r->net_negative_gain);
+    if (r->net_negative >= 0 && r->batch[r->net_negative] > 0)   /* else it is left out, which the log has said */
+        fprintf(to, "; without rank %d %.0f %%", r->net_negative, 100 * r->net_negative_gain);
     fputc('\n', to);
 }
 
@@ -128,7 +127,7 @@ static void print_candidates(FILE *to, const struct ech_report *r) {
 /* The direction of a link that has the most to carry, by what it can. */
 static void print_busiest_link(FILE *to, const struct ech_report *r) {
     int rank = -1;
-    double part = 0;
+    double part = 0.005;   /* less is nothing to tell */
     bool in = false;
     for (int i = 0; i < r->world; i++) {
         const double of_out = r->link_out[i].rate > 0 ? r->predicted_link[i].out / r->link_out[i].rate : 0;
