@@ -389,7 +389,7 @@ struct ech_report {
     double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
     uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
     double predicted_over_measured;       /* images a second; negative: nothing was predicted, or nothing trained */
-    /* What each node's link carries while the plan trains, as predicted; 0 where there is no n_what_if, see below. */
+    /* What each node's link carries while the plan trains, as predicted; 0 of one node, of more than 256, after a loss. */
     struct ech_link_use predicted_link[ECH_WORLD_MAX];
     int n_candidates; struct ech_candidate candidate[ECH_CANDIDATES_MAX];   /* policies with sync auto, else numbers of groups; or one */
     /* What would gain 2 % or more, the most first; its first is the run's bottleneck. None of one node, of more than 256, after a loss. */

@@ -26,7 +26,7 @@ static int plan(const struct command *command, const ech_model *model, const ech
     struct ech_config config = command->config;
     struct ech_report report = {0};
     const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
-        .spread = command->spread ? command->spread : "even", .costs_only = 1, .profile = command->profile};
+        .spread = command->spread, .costs_only = 1, .profile = command->profile};
     config.on_log = on_log;
     ech_status status = ech_config_set(&config, "steps", "0", &err);
     if (status == ECH_OK) status = ech_config_set(&config, "eval-every", "0", &err);

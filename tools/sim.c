@@ -43,7 +43,7 @@ static int simulate(const struct command *command, const ech_model *model, const
     struct ech_config config = command->config;
     struct ech_report report = {0};
     const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
-        .spread = command->spread ? command->spread : "even", .costs_only = command->costs_only, .profile = command->profile};
+        .spread = command->spread, .costs_only = command->costs_only, .profile = command->profile};
     progress_init(&shown.progress, command);
     config.on_log = on_log;
     config.on_progress = on_progress;

@@ -226,6 +226,7 @@ static void count_parameters(struct echi_play *p) {
 
 struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
                               struct echi_predict_work *work, size_t taken) {
+    memset(work->traffic, 0, (size_t)plan->world * sizeof *work->traffic);   /* of a play that came to no end as well */
     return (struct echi_play){.plan = plan, .times = times, .load = load, .memory = work->bytes + ALIGNED(taken),
                               .size = sizeof work->bytes - ALIGNED(taken), .shards = 1};
 }

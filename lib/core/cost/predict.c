@@ -2,11 +2,8 @@
  * Predictions: which play a plan gets. */
 #include "echi_predict_rounds.h"
 
-#include <string.h>
-
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                   uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
-    memset(work->traffic, 0, (size_t)plan->world * sizeof *work->traffic);
     if (echi_predict_by_part(plan) && echi_predict_rounds(plan, times, load, steps, work, out)) return;
     echi_predict_pushes(plan, times, load, steps, work, out);
 }

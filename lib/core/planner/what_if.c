@@ -56,11 +56,7 @@ static void quicken(const struct echi_plan *plan, enum echi_what what, int rank,
     }
 }
 
-static bool owns(const struct echi_plan *plan, int rank) {
-    for (int k = 0; k < plan->shards; k++)
-        if (plan->shard_owner[k] == rank) return true;
-    return echi_plan_group_owned(plan, rank) >= 0;
-}
+static bool owns(const struct echi_plan *plan, int rank) { return echi_plan_group_owned(plan, rank) >= 0; }
 
 /* The gain with half of that at `only`, or at every node that it may be asked of. */
 static double gain_of(const struct question *q, enum echi_what what, int only) {
