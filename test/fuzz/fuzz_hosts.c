@@ -15,7 +15,7 @@ static void check_host(const struct echi_hosts *all, int rank) {
     FUZZ_CHECK(h->rate == 0 || (h->rate >= 100 && h->rate < 1e13));
     FUZZ_CHECK(h->delay >= 0 && h->delay <= 60 && h->loss >= 0 && h->loss <= 0.5);
     FUZZ_CHECK(h->cores >= -1 && h->cores < all->pools);
-    FUZZ_CHECK(h->quota == 0 || (h->quota >= 9e-6 && h->quota <= h->period && h->period <= 10 && h->cores < 0));
+    FUZZ_CHECK(h->quota == 0 || (h->quota >= 9e-6 && h->quota <= h->period && h->period <= 10));
     FUZZ_CHECK(h->dies == -1 || (h->dies > 0 && h->dies < 1e9 && h->dies > h->joins && rank > 0));
     FUZZ_CHECK(h->joins == -1 || (h->joins > 0 && h->joins < 1e9 && rank > 0));
     FUZZ_CHECK(h->n_slow >= 0 && h->n_slow <= ECHI_HOST_SLOWS);

@@ -183,7 +183,7 @@ static void a_refusal_names_file_and_line(void **state) {
         {"hosts 4 quota 2 ms of 1 ms", "not the longer"}, {"hosts 4 quota 1 of 2 ms", "quota needs"},
         {"hosts 4 quota 1 ms 2 ms", "quota needs"},
         {"hosts 4 quota 1 us of 1 ms", "from 0.01 ms"}, {"hosts 4 quota 1 s of 11 s", "to 10 s"}, {"hosts 4 quota 1 ms of", "quota needs"},
-        {"hosts 1 cores 3 of desk quota 1 ms of 2 ms", "not both"}, {"hosts 4 cores 0", "cores needs"},
+        {"hosts 4 cores 0", "cores needs"},
         {"hosts 4 cores 1025", "cores needs"}, {"hosts 4 cores 1.5", "cores needs"},
         {"hosts 4 cores 2 of", "'of' needs a name"}, {"hosts 4 cores 2 of a2345678901234567890123456789012", "at most 31"},
         {"hosts 4 cores 2 of desk", "another number of cores"}, {"default cores 2 of desk", "another number of cores"},

@@ -6,12 +6,13 @@
  *
  * A thread has a time of its own, which passes while it computes. On cores of its own that is virtual time. Of m threads that compute
  * on the c cores of a pool it passes min(1, c / m) times as fast (egalitarian processor sharing); all these times are one clock of
- * the pool, so what ends next can be kept in a heap, and a change of m moves nothing in it. On a host with a quota it passes while
- * there is quota left (quota.c). */
+ * the pool, so what ends next can be kept in a heap, and a change of m moves nothing in it. A host with a quota (quota.c) is in a pool,
+ * be it alone; it leaves its pool while its quota is used up, and its time is that of the pool while it is there. */
 #include "echi_cost_impl.h"
 
-void echi_cost_thread_create(struct echi_cost *c, int host) {
+void echi_cost_thread_create(struct echi_cost *c, int host, int pool) {
     c->thread[host].first = c->thread[host].running = ECHI_NOTHING;
+    c->thread[host].pool = pool;
 }
 
 /* ------------------------------------------------------------ one work */
@@ -39,14 +40,18 @@ static void forget(struct echi_cost *c, int host, uint32_t id) {
 
 /* ------------------------------------------------------- pools of cores */
 
-static struct echi_cost_pool *pool_of(struct echi_cost *c, int host) {
-    const int pool = c->hosts->host[host].cores;
+static struct echi_cost_pool *pool_of(const struct echi_cost *c, int host) {
+    const int pool = c->thread[host].pool;
     return pool < 0 ? NULL : &c->pool[pool];
+}
+
+static int threads_of(const struct echi_cost *c, int host) {
+    return c->hosts->host[host].threads > 1 ? c->hosts->host[host].threads : 1;
 }
 
 /* How many times as long as alone each of the pool's works takes now. */
 static double crowd(const struct echi_cost *c, const struct echi_cost_pool *p) {
-    const int cores = c->hosts->pool_cores[p - c->pool];
+    const int pool = (int)(p - c->pool), cores = pool < c->hosts->pools ? c->hosts->pool_cores[pool] : 1;
     return p->active > cores ? (double)p->active / cores : 1;
 }
 
@@ -72,32 +77,46 @@ static void expect_end(struct echi_cost *c, struct echi_cost_pool *p) {
     echi_cost_due(c, c->now + (left > 0 ? echi_round_up(left) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
 }
 
-/* ------------------------------------------------------------- stretches */
-
-static double own_time(struct echi_cost *c, int host) {
+double echi_cost_pool_clock(struct echi_cost *c, int host) {
     struct echi_cost_pool *p = pool_of(c, host);
-    const struct echi_cost_used *q = echi_cost_quota(c, host);
-    if (!p) return q ? q->clock : (double)c->now;
     advance(c, p);
     return p->clock;
 }
 
+/* ------------------------------------------------------------- stretches */
+
+static double own_time(struct echi_cost *c, int host) {
+    const struct echi_cost_used *q = echi_cost_quota(c, host);
+    if (q) return q->clock;
+    return pool_of(c, host) ? echi_cost_pool_clock(c, host) : (double)c->now;
+}
+
+/* The end of its stretch, or of its quota, unless that is used up. */
 static void expect(struct echi_cost *c, int host) {
     struct echi_cost_thread *l = &c->thread[host];
     struct echi_cost_pool *p = pool_of(c, host);
-    const int64_t end = echi_round(l->began + l->length);
+    const double end = l->began + l->length;
     const struct echi_cost_used *q = echi_cost_quota(c, host);
     l->turn++;
-    if (!p)
-        return echi_cost_due(c, q ? echi_cost_quota_end(c, host, (double)end - q->clock) : end, ECHI_DUE_THREAD, (uint32_t)host, l->turn);
-    if (!echi_events_add(&p->ends, end, 0, (uint32_t)host, l->turn)) c->failed = true;
+    if (!p) return echi_cost_due(c, echi_round(end), ECHI_DUE_THREAD, (uint32_t)host, l->turn);
+    const int64_t at = echi_round(q ? q->from + echi_least(end - q->clock, echi_cost_quota_left(c, host)) : end);
+    if ((!q || q->state == ECHI_USES) && !echi_events_add(&p->ends, at, 0, (uint32_t)host, l->turn)) c->failed = true;
     expect_end(c, p);
 }
 
-/* On a host with a quota, of which only who computes takes. */
-static void computes(struct echi_cost *c, int host, bool yes) {
+/* It begins to compute, or ends: of a pool's cores and of a quota only who computes takes. */
+static void set_state(struct echi_cost *c, int host, enum echi_cost_uses state) {
     struct echi_cost_used *q = echi_cost_quota(c, host);
-    if (q) q->active = yes;
+    struct echi_cost_pool *p = pool_of(c, host);
+    if (q && state == ECHI_USES) {
+        echi_cost_quota_expect(c, host);
+        if (echi_cost_quota_empty(c, host)) state = ECHI_STANDS;
+    }
+    if (!p) return;
+    advance(c, p);
+    p->active += ((state == ECHI_USES) - (c->thread[host].state == ECHI_USES)) * threads_of(c, host);
+    c->thread[host].state = state;
+    if (q) q->state = state;
 }
 
 double echi_cost_slow(const struct echi_cost *c, int host) {
@@ -106,7 +125,6 @@ double echi_cost_slow(const struct echi_cost *c, int host) {
 
 static void begin(struct echi_cost *c, int host, uint32_t id) {
     struct echi_cost_thread *l = &c->thread[host];
-    struct echi_cost_pool *p = pool_of(c, host);
     const struct echi_work_out *w = work_at(c, id);
     const double from = until(&w->work, w->unit - 1);
     const int last = units_of(&w->work) - 1;
@@ -118,8 +136,7 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     l->length = l->stretch_ns * (until(&w->work, end) - from);
     l->began = own_time(c, host);
     l->stolen = l->debt = 0;
-    if (p) p->active++;
-    computes(c, host, true);
+    set_state(c, host, ECHI_USES);
     expect(c, host);
 }
 
@@ -154,7 +171,6 @@ static void shorten(struct echi_cost *c, int host) {
 
 static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *out) {
     struct echi_cost_thread *l = &c->thread[host];
-    struct echi_cost_pool *p = pool_of(c, host);
     if (l->debt > 0) {   /* messages took some of the time */
         l->length += l->debt;
         l->stolen += l->debt;
@@ -170,15 +186,21 @@ static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *ou
     work_at(c, id)->unit = unit + 1;
     l->running = ECHI_NOTHING;
     l->turn++;
-    if (p) {
-        advance(c, p);
-        p->active--;
-    }
-    computes(c, host, false);
+    set_state(c, host, ECHI_RESTS);
     if (done) forget(c, host, id);
     if (!done && !w.shape) begin(c, host, id);   /* nothing comes in between */
     else choose(c, host);
     return done || marked(&w, unit);
+}
+
+/* A host of a pool: the end of its stretch, or of its quota. */
+static bool end_turn(struct echi_cost *c, int host, struct echi_happening *out) {
+    const struct echi_cost_thread *l = &c->thread[host];
+    const struct echi_cost_used *q = echi_cost_quota(c, host);
+    if (!q || l->began + l->length - q->clock <= 1) return end_stretch(c, host, out);
+    set_state(c, host, ECHI_USES);   /* STANDS where there is none left */
+    expect(c, host);
+    return false;
 }
 
 bool echi_cost_thread_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
@@ -191,9 +213,17 @@ bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct ech
     if (p->turn != turn) return false;
     advance(c, p);
     const struct echi_due *first = first_end(c, p);
-    if (first && (double)first->at <= p->clock + 0.5) told = end_stretch(c, (int)first->who, out);
+    if (first && (double)first->at <= p->clock + 0.5) told = end_turn(c, (int)first->who, out);
     expect_end(c, p);
     return told;
+}
+
+void echi_cost_period_due(struct echi_cost *c, int host) {
+    struct echi_cost_used *q = echi_cost_quota(c, host);
+    q->due = false;
+    if (q->state == ECHI_RESTS) return;
+    set_state(c, host, ECHI_USES);
+    expect(c, host);
 }
 
 /* ------------------------------------------------------ what others call */
@@ -228,20 +258,24 @@ bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host]
 
 void echi_cost_steal(struct echi_cost *c, int host, int64_t ns) {
     struct echi_cost_used *q = echi_cost_quota(c, host);
-    if (c->thread[host].running != ECHI_NOTHING) c->thread[host].debt += (double)ns;
-    else if (q) q->used += (double)ns;
+    struct echi_cost_pool *p = pool_of(c, host);
+    if (c->thread[host].running != ECHI_NOTHING) {
+        c->thread[host].debt += (double)ns;
+        return;
+    }
+    if (q) q->used += (double)ns;
+    if (!p || crowd(c, p) <= 1) return;
+    advance(c, p);
+    p->clock -= (double)ns / p->active;
+    expect_end(c, p);
 }
 
 void echi_cost_thread_kill(struct echi_cost *c, int host) {
     struct echi_cost_thread *l = &c->thread[host];
     struct echi_cost_pool *p = pool_of(c, host);
-    const bool ran = l->running != ECHI_NOTHING;
-    if (p) advance(c, p);
-    computes(c, host, false);
+    set_state(c, host, ECHI_RESTS);
     l->running = ECHI_NOTHING;
     l->turn++;
     while (l->first != ECHI_NOTHING) forget(c, host, l->first);
-    if (!p || !ran) return;
-    p->active--;
-    expect_end(c, p);
+    if (p) expect_end(c, p);
 }

@@ -28,6 +28,9 @@ static void *zeroed(struct echi_cost *c, size_t count, size_t size) {
     return block;
 }
 
+/* Of one core: a host with a quota that shares no others. */
+static bool has_own_pool(const struct echi_host *h) { return h->quota > 0 && h->cores < 0; }
+
 struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed,
                                    struct echi_supply supply) {
     const size_t n = (size_t)hosts->count;
@@ -39,21 +42,23 @@ struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_c
     c->dead = zeroed(c, n, sizeof *c->dead);
     c->thread = zeroed(c, n, sizeof *c->thread);
     c->link = zeroed(c, n, sizeof *c->link);
-    c->pool = zeroed(c, (size_t)hosts->pools + 1, sizeof *c->pool);
     bool losses = false, quotas = false;
+    c->pools = hosts->pools;
     for (size_t h = 0; h < n; h++) {
         losses = losses || hosts->host[h].loss > 0;
         quotas = quotas || hosts->host[h].quota > 0;
+        c->pools += has_own_pool(&hosts->host[h]);
     }
+    c->pool = zeroed(c, (size_t)c->pools + 1, sizeof *c->pool);
     if (quotas) c->quota = zeroed(c, n, sizeof *c->quota);
     if (losses) c->in_order = zeroed(c, n * n, sizeof *c->in_order);
     if (!c->dead || !c->thread || !c->link || !c->pool || (losses && !c->in_order) || (quotas && !c->quota)) {
         echi_cost_destroy(c);
         return NULL;
     }
-    for (int p = 0; p < hosts->pools; p++) c->pool[p].ends.supply = supply;
-    for (int h = 0; h < hosts->count; h++) {
-        echi_cost_thread_create(c, h);
+    for (int p = 0; p < c->pools; p++) c->pool[p].ends.supply = supply;
+    for (int h = 0, pool = hosts->pools; h < hosts->count; h++) {
+        echi_cost_thread_create(c, h, has_own_pool(&hosts->host[h]) ? pool++ : hosts->host[h].cores);
         echi_cost_link_create(c, h, io, io_speed ? io_speed[h] : hosts->host[h].speed);
     }
     return c;
@@ -63,7 +68,7 @@ void echi_cost_destroy(struct echi_cost *c) {
     if (!c) return;
     const struct echi_supply supply = c->supply;
     void *const blocks[] = {c->dead, c->thread, c->link, c->pool, c->in_order, c->quota, c};
-    for (int p = 0; c->pool && p < c->hosts->pools; p++) echi_events_free(&c->pool[p].ends);
+    for (int p = 0; c->pool && p < c->pools; p++) echi_events_free(&c->pool[p].ends);
     echi_events_free(&c->events);
     echi_records_free(&c->works);
     echi_records_free(&c->parcels);
@@ -91,6 +96,7 @@ static bool happen(struct echi_cost *c, const struct echi_due *due, struct echi_
     case ECHI_DUE_TIMER: return tell(out, ECHI_HAPPENS_TIMER, who, due->what);
     case ECHI_DUE_THREAD: return echi_cost_thread_due(c, who, (uint32_t)due->what, out);
     case ECHI_DUE_POOL: return echi_cost_pool_due(c, who, (uint32_t)due->what, out);
+    case ECHI_DUE_PERIOD: echi_cost_period_due(c, who); return false;
     case ECHI_DUE_HELD: return echi_cost_held(c, who) && tell(out, ECHI_HAPPENS_HELD, who, 0);
     case ECHI_DUE_QUEUE: return echi_cost_link_queue(c, due->who, out);
     case ECHI_DUE_OUT: return echi_cost_link_out(c, who, (uint32_t)due->what, out);

@@ -5,7 +5,7 @@
  * Of each host (echi_machines.h) it models
  *   - a *compute thread* that computes one work at a time, the most urgent first. A work of several units gives way to a more urgent one
  *     between them, as the live thread does (lib/exec/lane.c). Threads of hosts that share a pool of cores are slowed down alike while
- *     more of them compute than there are cores;
+ *     more of them compute than there are cores, each as long as it has some of its quota left;
  *   - a *link*: its way out sends one message at a time, the most urgent first, and gives way at the end of a chunk (64 KiB); then
  *     the message travels for the delays of both ends; then it takes its time on the receiver's way in, one message after the other.
  *     A message is received while it is still being sent: alone between equal links it takes bytes / rate + delay;

@@ -11,6 +11,7 @@ enum echi_cost_due {
     ECHI_DUE_TIMER,           /* who: host; what: the caller's cookie */
     ECHI_DUE_THREAD,          /* who: host; what: turn */
     ECHI_DUE_POOL,            /* who: pool; what: turn */
+    ECHI_DUE_PERIOD,          /* who: host: a period of its quota begins */
     ECHI_DUE_HELD,            /* who: host */
     ECHI_DUE_QUEUE,           /* who: parcel */
     ECHI_DUE_OUT,             /* who: host; what: turn */
@@ -22,6 +23,8 @@ enum echi_cost_due {
 
 /* Works and parcels live in pools, and are named by their numbers there. */
 struct echi_work_out { struct echi_work work; double ns; int unit; uint32_t next; };   /* unit: the next to be done */
+/* A thread has nothing to do, computes, or has something to do and no quota left. */
+enum echi_cost_uses { ECHI_RESTS, ECHI_USES, ECHI_STANDS };
 struct echi_cost_thread {
     uint32_t first;           /* of its works, in the order in which they were asked for */
     uint32_t running;
@@ -29,23 +32,26 @@ struct echi_cost_thread {
     double began, length;     /* of the stretch: the thread's own time (see compute.c) at its beginning; ns of the work in it */
     double stretch_ns;        /* ns of the whole work, at the speed that the stretch goes at */
     uint32_t turn;
+    int pool; enum echi_cost_uses state;   /* the pool that it computes in, -1: none; there: what it does */
     double debt, stolen;      /* ns that messages took from the stretch: not added to its length yet, and added */
     bool held, told;
 };
 struct echi_cost_pool {
     double clock;             /* ns for which each of its threads has computed: the threads' own time */
     int64_t at;               /* virtual time of that */
-    int active;
+    int active;               /* cores that its threads would compute on */
     struct echi_events ends;  /* of stretches, by the pool's clock; who: host; what: turn of the thread */
     uint32_t turn;
 };
 /* What a host with a quota has used of it; all times virtual ns. See quota.c. */
 struct echi_cost_used {
+    enum echi_cost_uses state;
     double clock;             /* ns for which its thread has computed: the thread's own time */
     double used;              /* ns of the quota of period number `index`, more than there is where messages were in debt */
     int64_t at, index;        /* as it was then */
+    double from;              /* the pool's clock then */
     double rest, stood;       /* ns for which it has stood still with work to do: in this period; in all, less what sockets go on for */
-    bool active;              /* its thread computes, whenever there is quota left */
+    bool due;                 /* the next period is */
 };
 struct echi_parcel {
     uint64_t cookie, left, bytes, part;   /* part: the bytes of the stretch that left last */
@@ -84,7 +90,7 @@ struct echi_cost {
     bool *dead;               /* [hosts] */
     struct echi_cost_thread *thread;
     struct echi_cost_link *link;
-    struct echi_cost_pool *pool;
+    struct echi_cost_pool *pool; int pools;   /* those of `hosts`, and one of each host that has a quota and no other pool */
     struct echi_cost_used *quota;   /* [hosts], if any has one */
     struct echi_records works, parcels;
     int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
@@ -114,19 +120,26 @@ uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool);
 double echi_spells(const struct echi_spell *spell, int count, int64_t now);
 
 /* compute.c: true when there is something to tell the caller */
-void echi_cost_thread_create(struct echi_cost *c, int host);
+void echi_cost_thread_create(struct echi_cost *c, int host, int pool);
 bool echi_cost_thread_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
 bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct echi_happening *out);
 bool echi_cost_held(const struct echi_cost *c, int host);   /* still asked to hold, and nothing under way */
 /* Messages take so many ns of the host's processor: from its work, if there is one. */
 void echi_cost_steal(struct echi_cost *c, int host, int64_t ns);
 
+/* The time of the threads of a host's pool. There is one. */
+double echi_cost_pool_clock(struct echi_cost *c, int host);
+void echi_cost_period_due(struct echi_cost *c, int host);
+
 /* quota.c */
 /* That of a host, as it is now; NULL: it has none. */
 struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host);
-/* When its thread, if it goes on computing, will have done so for `ns` more; when nothing holds the processor up any more. */
-int64_t echi_cost_quota_end(const struct echi_cost *c, int host, double ns);
-int64_t echi_cost_quota_left(const struct echi_cost *c, int host);
+/* Of one that is as it is now: ns that are left of this period's; there is less than one; when nothing holds the processor up any more. */
+double echi_cost_quota_left(const struct echi_cost *c, int host);
+bool echi_cost_quota_empty(const struct echi_cost *c, int host);
+int64_t echi_cost_quota_wait(const struct echi_cost *c, int host);
+/* The next period is to be told of. */
+void echi_cost_quota_expect(struct echi_cost *c, int host);
 void echi_cost_thread_kill(struct echi_cost *c, int host);
 
 /* links.c: likewise */

@@ -292,7 +292,7 @@ static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     const int64_t cpu = processor(l, p, waking(c, l));
     p->taken = true;
     if (cpu == 0 && l->cpu_free <= c->now) return false;
-    const int64_t now = echi_cost_quota(c, p->to) ? echi_cost_quota_left(c, p->to) : c->now;
+    const int64_t now = echi_cost_quota(c, p->to) ? echi_cost_quota_wait(c, p->to) : c->now;
     l->cpu_free = (l->cpu_free > now ? l->cpu_free : now) + cpu;
     echi_cost_steal(c, p->to, cpu);
     echi_cost_due(c, l->cpu_free, ECHI_DUE_ARRIVED, id, 0);

@@ -12,9 +12,10 @@
 static double period_of(const struct echi_host *h) { return h->period * 1e9; }
 static double quota_of(const struct echi_host *h) { return h->quota * 1e9; }
 
-/* Periods have passed without work, or none: each pays back so much of a debt. */
+/* Periods have passed: each pays back so much of what was used. */
 static void pass(struct echi_cost_used *q, const struct echi_host *h, int64_t index) {
-    if (index > q->index) q->used = echi_most(q->used - (double)(index - q->index) * quota_of(h), 0);
+    if (index <= q->index) return;
+    q->used = echi_most(q->used - (double)(index - q->index) * quota_of(h), 0);
     q->index = index;
     q->rest = 0;
 }
@@ -33,42 +34,34 @@ struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
     const struct echi_host *h = &c->hosts->host[host];
     if (h->quota <= 0) return NULL;
     struct echi_cost_used *q = &c->quota[host];
-    const double period = period_of(h), quota = quota_of(h);
-    const int64_t index = (int64_t)((double)c->now / period);
-    if (!q->active) {
-        pass(q, h, index);
-    } else {
-        /* The rest of the period that it was in, whole ones, and the part of this one. */
-        double at = (double)q->at;
-        while (q->index < index || at < (double)c->now) {
-            const double end = echi_least((double)(q->index + 1) * period, (double)c->now);
-            const double ran = echi_most(echi_least(end - at, quota - q->used), 0);
-            q->clock += ran;
-            q->used += ran;
-            stand(q, end - at - ran);
-            at = end;
-            if (q->index == index) break;
-            pass(q, h, q->index + 1);
-            if (q->used > 0 || q->index == index) continue;
-            q->clock += (double)(index - q->index) * quota;   /* whole periods, of which nothing is owed */
-            q->stood += (double)(index - q->index) * silent(period - quota);
-            q->index = index;
-            at = (double)index * period;
-        }
+    const double clock = echi_cost_pool_clock(c, host);
+    if (q->state == ECHI_USES) {
+        q->clock += clock - q->from;
+        q->used += clock - q->from;
+    } else if (q->state == ECHI_STANDS) {
+        stand(q, (double)(c->now - q->at));
     }
+    pass(q, h, (int64_t)((double)c->now / period_of(h)));
+    q->from = clock;
     q->at = c->now;
     return q;
 }
 
-int64_t echi_cost_quota_end(const struct echi_cost *c, int host, double ns) {
+static double left(const struct echi_cost *c, int host) { return quota_of(&c->hosts->host[host]) - c->quota[host].used; }
+
+bool echi_cost_quota_empty(const struct echi_cost *c, int host) { return left(c, host) < 1; }
+double echi_cost_quota_left(const struct echi_cost *c, int host) { return echi_most(left(c, host), 0); }
+
+int64_t echi_cost_quota_wait(const struct echi_cost *c, int host) {
     const struct echi_host *h = &c->hosts->host[host];
     const struct echi_cost_used *q = &c->quota[host];
-    const double period = period_of(h), quota = quota_of(h), now = (double)q->at;
-    const double first = echi_most(echi_least((double)(q->index + 1) * period - now, quota - q->used), 0);
-    if (ns <= first) return echi_round(now + ns);
-    /* After what is left of this period, whole quotas, but for a debt of this one. */
-    const double rest = ns - first + echi_most(q->used - quota, 0), whole = (double)echi_round_up(rest / quota) - 1;
-    return echi_round((double)(q->index + 1) * period + whole * period + (rest - whole * quota));
+    if (!echi_cost_quota_empty(c, host)) return c->now;
+    return echi_round_up((double)(q->index + (int64_t)((q->used + 1) / quota_of(h))) * period_of(h));
 }
 
-int64_t echi_cost_quota_left(const struct echi_cost *c, int host) { return echi_cost_quota_end(c, host, 1) - 1; }
+void echi_cost_quota_expect(struct echi_cost *c, int host) {
+    struct echi_cost_used *q = &c->quota[host];
+    if (q->due) return;
+    q->due = true;
+    echi_cost_due(c, echi_round_up((double)(q->index + 1) * period_of(&c->hosts->host[host])), ECHI_DUE_PERIOD, (uint32_t)host, 0);
+}

@@ -180,7 +180,6 @@ static ech_status read_class(struct reader *r) {
                                  "dies");
     if (all->count == 0 && h.joins >= 0)
         return echi_lines_refuse(&r->lines, "the first host is rank 0, which the others join: give it a line of its own before", "joins");
-    if (h.quota > 0 && h.cores >= 0) return echi_lines_refuse(&r->lines, "a host has a quota or shares cores, not both", "quota");
     if (h.dies >= 0 && h.dies <= h.joins) return echi_lines_refuse(&r->lines, "a host dies after it has joined, not before", "dies");
     if (count > ECHI_WORLD_MAX - all->count) {
         char needs[80];
