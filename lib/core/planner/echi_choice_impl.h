@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of a choice share: candidate.c (what a plan is worth), place.c (where its head and owners are), policies.c (which policy),
+ * choice.c (who is left out). */
+#ifndef ECHI_CHOICE_IMPL_H
+#define ECHI_CHOICE_IMPL_H
+#include "echi_choice.h"
+
+/* Predictions are good to some percent. What is better by less is not better: then the simpler one is taken, and groups of like
+ * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
+#define ECHI_CLEARLY 1.02
+
+/* candidate.c */
+/* What is predicted of a plan that has its parts; of any, which gets them first. */
+struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *request, const struct echi_times *times,
+                                               const struct echi_plan *plan, struct echi_choice_work *work);
+struct echi_candidate echi_candidate_of(const struct echi_plan_request *request, const struct echi_times *times, struct echi_plan *plan,
+                                        struct echi_choice_work *work);
+/* Samples a second, less what staleness costs where policies are compared; 0 of groups of which one is too far behind. */
+double echi_candidate_worth(const struct echi_plan_request *request, const struct echi_candidate *candidate);
+double echi_candidate_worth_of_groups(const struct echi_plan_request *request, const struct echi_candidate *candidate);
+
+/* place.c: each sets in the plan request what is the best. They use work->trial and work->tried, the last also work->fewer. */
+bool echi_choice_links_alike(const struct echi_plan_request *request, const struct echi_times *times);
+/* There is one way to place head and owners, so nothing to predict. */
+bool echi_choice_one_way(const struct echi_plan_request *request, const struct echi_times *times);
+void echi_choice_place(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+void echi_choice_exchange(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+void echi_choice_workers(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+
+/* policies.c: as echi_plan_choose, of the nodes that are not absent, all of which stay. */
+ech_status echi_choice_make(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
+                            struct echi_choice *out_choice, struct echi_plan *out_plan, char *text, size_t cap);
+#endif
