@@ -113,6 +113,14 @@ int echi_cpu_count(void);                  /* processors this process may run on
 int echi_cpu_granted(const char *root);
 /* The tightest quota of its control groups: so many seconds of processor time in each period of so many. False where there is none. */
 bool echi_cpu_quota(const char *root, double *out_seconds, double *out_period);
+/* The same for all processes that may run on the same processors of the same machine, until it is started again; 0: the OS does not say. */
+uint64_t echi_cpu_place(void);
+int echi_cpu_allowed(void);                /* processors this process may run on */
+/* From now on the calling thread, and those that it starts, run on part number `part` of those that it may run on, in so many equal parts.
+ * False, and nothing has changed, where they cannot be divided so, or the OS does not bind. */
+struct echi_cpu_set { uint64_t bits[16]; };
+bool echi_cpu_bind(int part, int parts, struct echi_cpu_set *out_before);
+void echi_cpu_unbind(const struct echi_cpu_set *before);
 size_t echi_resident_peak(void);           /* bytes, 0 when the OS does not say */
 ech_status echi_entropy(void *out, size_t len, struct ech_error *err);
 #endif

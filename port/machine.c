@@ -100,7 +100,7 @@ bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out) {
     return false;
 }
 
-static int allowed_processors(void) {
+int echi_cpu_allowed(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
     /* More processors than a cpu_set_t holds: count those that are on. */
@@ -109,8 +109,43 @@ static int allowed_processors(void) {
 }
 
 int echi_cpu_count(void) {
-    const int allowed = allowed_processors(), granted = echi_cpu_granted("");
+    const int allowed = echi_cpu_allowed(), granted = echi_cpu_granted("");
     return granted < allowed ? granted : allowed;
+}
+
+bool echi_cpu_bind(int part, int parts, struct echi_cpu_set *out_before) {
+    cpu_set_t all, own;
+    _Static_assert(sizeof all == sizeof *out_before, "a set of processors is kept as the kernel has it");
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) % parts != 0) return false;
+    const int count = CPU_COUNT(&all) / parts;
+    CPU_ZERO(&own);
+    for (int cpu = 0, n = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET((size_t)cpu, &all) && n++ / count == part) CPU_SET((size_t)cpu, &own);
+    memcpy(out_before, &all, sizeof all);
+    return sched_setaffinity(0, sizeof own, &own) == 0;
+}
+
+void echi_cpu_unbind(const struct echi_cpu_set *before) {
+    cpu_set_t all;
+    memcpy(&all, before, sizeof all);
+    (void)sched_setaffinity(0, sizeof all, &all);
+}
+
+/* FNV-1a, by bytes. */
+static uint64_t hash(uint64_t of, const void *bytes, size_t len) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < len; i++) of = (of ^ at[i]) * UINT64_C(0x100000001b3);
+    return of;
+}
+
+uint64_t echi_cpu_place(void) {
+    char boot[64];
+    cpu_set_t set;
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    const size_t len = f ? fread(boot, 1, sizeof boot, f) : 0;
+    if (f) fclose(f);
+    if (len == 0 || sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+    return hash(hash(UINT64_C(0xcbf29ce484222325), boot, len), &set, sizeof set);
 }
 
 size_t echi_resident_peak(void) {

@@ -25,6 +25,7 @@
 #define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
+#define CROWD_MOST 1e4 /* and this often a processor's time passes on the clock at most */
 #define NO_TIME 1e-9    /* and anything else: a clock that stands still, or goes back, must not make it less than nothing */
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so many seconds (but
  * two at least, for a slope), and none of the few sweeps begins after so many times --measure. That is 5 s by default, two or three
@@ -486,6 +487,14 @@ static void quota_of(const struct echi_device *device, struct echi_times *out) {
     out->period = period;
 }
 
+/* What other threads of its processors took while this node measured is in its seconds. */
+static void machine_of(const struct echi_device *device, double scale, struct echi_times *out) {
+    const uint64_t id = echi_device_describe(device)->host_memory ? echi_cpu_place() : 0;
+    if (id == 0) return;
+    out->machine = (struct echi_machine){id, (uint16_t)echi_cpu_allowed(), (uint16_t)echi_device_threads(device),
+                                         fmin(fmax(scale * echi_times_granted(out), 1), CROWD_MOST)};
+}
+
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
                         struct echi_cost_io io, struct echi_times *out, struct ech_error *err) {
     struct bench b;
@@ -508,6 +517,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         ECHI_TRY_GOTO(time_sweep(&b, most, slow, &slowness, &timing, err), out);
     quota_of(device, out);
     const double scale = scale_of(&timing, echi_times_granted(out)), params = (double)job->n_params;
+    machine_of(device, scale, out);
     for (int i = 0; i < timing.sizes; i++) {
         out->n[i] = b.sizes[i];
         out->trunk[i] = typical(&timing, i, 0) * scale;

@@ -537,6 +537,8 @@ static void cpu_count_follows_affinity(void **state) {
     (void)state;
     assert_in_range(echi_cpu_count(), 1, 100000);
     cpu_set_t before, one;
+    const uint64_t place = echi_cpu_place();
+    assert_true(place != 0 && place == echi_cpu_place());
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     size_t first = 0;
     while (!CPU_ISSET(first, &before)) first++;
@@ -544,7 +546,39 @@ static void cpu_count_follows_affinity(void **state) {
     CPU_SET(first, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     assert_int_equal(echi_cpu_count(), 1);
+    assert_int_equal(echi_cpu_allowed(), 1);
+    assert_true(CPU_COUNT(&before) == 1 || echi_cpu_place() != place);   /* other processors, so shared with others */
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+static void *count_here(void *out) {
+    *(int *)out = echi_cpu_allowed();
+    return NULL;
+}
+
+/* Parts of all processors are equal, none is in two, and threads that are started meanwhile stay in theirs. */
+static void processors_are_divided(void **state) {
+    (void)state;
+    struct echi_cpu_set all, before;
+    cpu_set_t own, together;
+    const int count = echi_cpu_allowed();
+    CPU_ZERO(&together);
+    for (int part = 0; part < count; part++) {
+        int started = 0;
+        struct echi_thread thread;
+        assert_true(echi_cpu_bind(part, count, &before));
+        assert_int_equal(echi_cpu_allowed(), 1);
+        assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+        CPU_OR(&together, &together, &own);
+        assert_int_equal(echi_thread_start(&thread, "here", count_here, &started, NULL), ECH_OK);
+        echi_thread_join(&thread);
+        assert_int_equal(started, 1);
+        echi_cpu_unbind(&before);
+        assert_int_equal(echi_cpu_allowed(), count);
+    }
+    assert_int_equal(CPU_COUNT(&together), count);
+    assert_false(echi_cpu_bind(0, count + 1, &all));
+    assert_int_equal(echi_cpu_allowed(), count);
 }
 
 static void resident_peak_grows(void **state) {
@@ -592,7 +626,7 @@ int main(void) {
         WITH_FOLDER(growing_file_is_new),
         cmocka_unit_test(library_is_found_or_not),
         cmocka_unit_test(cpu_level_is_what_the_kernel_says),
-        cmocka_unit_test(cpu_count_follows_affinity),
+        cmocka_unit_test(cpu_count_follows_affinity), cmocka_unit_test(processors_are_divided),
         cmocka_unit_test(resident_peak_grows),
         cmocka_unit_test(small_blocks_are_told_from_large_ones),   /* after it: they leave a peak of 60 MB */
         cmocka_unit_test(entropy_differs),

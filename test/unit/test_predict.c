@@ -178,6 +178,52 @@ static void bytes_take_their_time(void **state) {
     near(predict(0).rate, 32 / (16 + 0.425 + 0.3 + 1.4), 1e-3);
 }
 
+/* What a processor copies as fast as a link was seen to carry it is counted once, and a link that is slower than half of that in full. */
+static void copies_are_no_link(void **state) {
+    (void)state;
+    nodes(4, (const double[]){1, 1, 1, 1});
+    load.trunk = 4000000;
+    for (int r = 0; r < 4; r++) times[r].exchange = 2, times[r].add = 0.3;   /* 1.7 s of 4 MB: 2.4 MB/s */
+    whole(ECHI_SYNC_BSP, 4, 16);
+    const double copied = predict(0).rate;
+    for (int r = 0; r < 4; r++) times[r].link = echi_link_of(1.5e6);
+    near(predict(0).rate, copied, 1e-9);
+    for (int r = 0; r < 4; r++) times[r].link = echi_link_of(1e6);
+    assert_true(predict(0).rate < 0.9 * copied);
+}
+
+/* Nodes of one machine share its processors, as long as they are more threads than these: who is alone there has what it measured, which is
+ * longer where others computed beside it. Its quota holds as well. */
+static void machines_are_shared(void **state) {
+    (void)state;
+    nodes(4, (const double[]){2, 2, 2, 4});   /* measured side by side: alone 1 s, 1 s, 2 s and 4 s a sample */
+    for (int r = 0; r < 3; r++) times[r].machine = (struct echi_machine){r < 2 ? 7 : 8, 1, 1, r < 2 ? 2 : 1};
+    whole(ECHI_SYNC_ASP, 4, 16);
+    near(predict(64).rate, 2 * 0.5 + 0.5 + 0.25, 1e-2);
+    /* In step: while both compute each takes twice as long; one that has half of the samples is done in the middle of that. */
+    whole(ECHI_SYNC_BSP, 4, 16);
+    plan.group_of[2] = plan.group_of[3] = ECHI_NONE;
+    plan.n[1] = 8, plan.n[2] = plan.n[3] = 0;
+    plan.round = 24;
+    near(predict(0).rate, 24 / 24.0, 1e-3);
+    times[0].machine.processors = times[1].machine.processors = 2;
+    near(predict(0).rate, 24 / 16.0, 1e-3);
+    for (int r = 0; r < 2; r++) times[r].machine.threads = 2;
+    near(predict(0).rate, 24 / 24.0, 1e-3);
+    /* Alone, because the other's machine is another. */
+    times[1].machine.id = 9;
+    near(predict(0).rate, 24 / 32.0, 1e-3);
+    /* A quarter of one processor each leaves a half of it, so both take as long as alone: 4 s a sample, of which it has a quarter. */
+    nodes(2, (const double[]){4, 4});
+    for (int r = 0; r < 2; r++) {
+        times[r].machine = (struct echi_machine){7, 1, 1, 1};
+        times[r].period = 0.1;
+        times[r].quota = 0.025;
+    }
+    whole(ECHI_SYNC_BSP, 2, 16);
+    near(predict(0).rate, 32 / 64.0, 0.01);
+}
+
 /* Units decide what is early. Of 16 s one in seven are forward, and of the 10.97 s of the trunk's backward pass so much of a push is in. */
 static void units_decide_what_overlaps(void **state) {
     (void)state;
@@ -618,7 +664,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_chance_rates_are_those_of_the_formulas),
         cmocka_unit_test(staleness_is_what_others_do_in_a_step),
-        cmocka_unit_test(bytes_take_their_time),
+        cmocka_unit_test(bytes_take_their_time), cmocka_unit_test(copies_are_no_link), cmocka_unit_test(machines_are_shared),
         cmocka_unit_test(links_carry_pushes_and_weights),
         cmocka_unit_test(units_decide_what_overlaps),
         cmocka_unit_test(rounds_by_part_overlap),

@@ -201,7 +201,7 @@ static void sizes_follow_steps(void **state) {
 }
 
 /* Of a processor that is one's own by halves steps take twice as long, whether they are shorter than the half or not: also where no control
- * group says so. */
+ * group says so. Then others have the other half. */
 static void a_quota_is_its_share(void **state) {
     static const double lengths[] = {1, 20};
     (void)state;
@@ -215,6 +215,10 @@ static void a_quota_is_its_share(void **state) {
             const double ratio = echi_times_whole(&found, found.n[k]) / echi_times_whole(&whole, found.n[k]);
             if (!(ratio > 1.88 && ratio < 2.12)) fail_msg("%u samples: %g times as long", found.n[k], ratio);
         }
+        assert_true(found.machine.id != 0 && found.machine.id == whole.machine.id && found.machine.threads == 1);
+        assert_int_equal(found.machine.processors, echi_cpu_allowed());
+        if (!(whole.machine.crowd < 1.01 && found.machine.crowd > 1.88 && found.machine.crowd < 2.12))
+            fail_msg("alone %g, then %g times as long as the processor takes", whole.machine.crowd, found.machine.crowd);
     }
 }
 

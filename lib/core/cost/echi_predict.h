@@ -7,9 +7,12 @@
  * are played: groups with a bound and with states between them, rounds of the codec, `local` (predict_pushes.c, predict_owner.c,
  * predict_local.c). Both have the head (predict_head.c).
  *
+ * Nodes that measured themselves on the same processors share these (struct echi_machine), and are as fast as they are without each other
+ * while fewer compute. A link that carried about what its processor copies is no bound beside it.
+ *
  * What the engine leaves out is neglected. So are frames and credits; what takes place beside the steps (first weights, evaluations,
- * checkpoints, losses); exchanges of batch-norms; cores that hosts share; under
- * `--deterministic` that gradients are there with a step's last reduction block only, and what integers cost to add (their bytes count).
+ * checkpoints, losses); exchanges of batch-norms; under `--deterministic` that gradients are there with a step's last reduction
+ * block only, and what integers cost to add (their bytes count).
  * Of a codec's ratios a prediction takes those that a run comes to. Where a push has more parts than are affordable, neighbours of a shard
  * travel together. Where nothing is random whole plays may fall into step with themselves, well or badly, and stay so: the least jitter of
  * real nodes breaks that.

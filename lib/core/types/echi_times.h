@@ -18,6 +18,10 @@ struct echi_unit_share { uint16_t of[ECHI_PASSES]; };
  * writes all frames for a peer at once), and cost `message` once. */
 struct echi_cost_io { double message, byte; };
 
+/* The processors that a node computes on. Nodes of one id share them; 0: it shares none, or nobody knows. While all of them measured at
+ * once, or others computed there, seconds were `crowd` (>= 1) times as long as they are without them. */
+struct echi_machine { uint64_t id; uint16_t processors, threads; double crowd; };
+
 #define ECHI_STEP_MESSAGES 6      /* of an asynchronous step, at its worker */
 #define ECHI_EXCHANGE_COPY 0.85   /* of `exchange` the bytes through a socket, where `add` is not known */
 struct echi_times {
@@ -37,6 +41,7 @@ struct echi_times {
      * so much longer than what its processor takes; in a period that it has waited for it computes at full speed. 0, 0: it has no such
      * bound. */
     double quota, period;
+    struct echi_machine machine;
     double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
     /* How much of trunk[size[i]], and of head[size[i]], each unit takes; units [0, cut) are the trunk's. The totals are measured without a
      * read the clock in between, so they are the truth, and units divide them. units 0: not known. */

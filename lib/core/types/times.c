@@ -112,6 +112,22 @@ double echi_times_granted(const struct echi_times *t) { return t->quota > 0 ? t-
 #define QUOTA_LEAST 1e-5
 #define QUOTA_MOST 10.0
 
+static void put_machine(struct echi_writer *w, const struct echi_machine *m) {
+    echi_put64(w, m->id);
+    echi_put16(w, m->processors);
+    echi_put16(w, m->threads);
+    echi_put_f64(w, m->crowd);
+}
+
+static bool get_machine(struct echi_reader *r, struct echi_machine *out) {
+    out->id = echi_get64(r);
+    out->processors = echi_get16(r);
+    out->threads = echi_get16(r);
+    out->crowd = echi_get_f64(r);
+    if (out->id == 0) return out->processors == 0 && out->threads == 0 && out->crowd == 0;
+    return out->processors > 0 && out->threads > 0 && out->crowd >= 1 && out->crowd <= 1e4;
+}
+
 size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put8(&w, (uint8_t)t->count);
@@ -132,6 +148,7 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     echi_put_f64(&w, t->add);
     echi_put_f64(&w, t->quota);
     echi_put_f64(&w, t->period);
+    put_machine(&w, &t->machine);
     put_units(&w, t);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
@@ -166,6 +183,7 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     t->add = echi_get_f64(&r);
     t->quota = echi_get_f64(&r);
     t->period = echi_get_f64(&r);
+    if (!get_machine(&r, &t->machine)) return false;
     if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4))
         return false;
     if (!(t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;

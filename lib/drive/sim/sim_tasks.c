@@ -91,7 +91,7 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     for (int r = 0; r < s->world && h->cores >= 0; r++) crowd += s->hosts->host[r].cores == h->cores;
     const double slow = echi_cost_slow(s->cost, rank), shared = h->cores >= 0 ? (double)crowd / s->hosts->pool_cores[h->cores] : 0;
     const double owned = h->quota > 0 ? h->quota / h->period : 1;
-    const double longer = slow * (shared > 1 ? shared : 1) / owned;   /* all measure at once */
+    const double alone = 1 / owned, crowded = shared > alone ? shared : alone, longer = slow * crowded;   /* all measure at once */
     const double io_speed = s->io_speed ? s->io_speed[rank] : h->speed;
     *out = s->profile->times;
     for (uint32_t i = 0; i < out->count; i++) {
@@ -108,6 +108,8 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     out->stutter_factor = h->stutter_factor;
     out->quota = h->quota;
     out->period = h->period;
+    if (h->cores >= 0) out->machine = (struct echi_machine){(uint64_t)h->cores + 1, (uint16_t)s->hosts->pool_cores[h->cores], 1,
+                                                            crowded / alone};
     out->delay = h->delay;
 }
 
