@@ -233,15 +233,25 @@ static ech_status open_wire(struct echi_node *n) {
     return status;
 }
 
-static int own_processors(const struct ech_config *c) {
-    const int sharers = c->local_world > 0 ? c->local_world : echi_address_text_is_loopback(c->coordinator) ? c->world : 1;
-    return echi_cpu_count() / sharers;
+/* Nodes on this machine, as far as this one knows. */
+static int sharers(const struct ech_config *c) {
+    return c->local_world > 0 ? c->local_world : echi_address_text_is_loopback(c->coordinator) ? c->world : 1;
 }
+
+static int own_processors(const struct ech_config *c) { return echi_cpu_count() / sharers(c); }
 
 int echi_node_threads(const struct ech_config *c) {
     if (c->threads > 0) return c->threads;
     const int own = own_processors(c);
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
+}
+
+/* Nodes that compute on all processors of a machine between them have an equal part each: the kernel moves threads that sleep often, and
+ * then two compute on one processor while another rests. (Two nodes on two processors, LeNet-5, GSSP: 50,300 images/s unbound, 55,300
+ * bound.) The thread that sends and receives is bound to none. */
+static bool take_own_part(const struct ech_config *c, struct echi_cpu_set *before) {
+    const int nodes = sharers(c), own = c->local_world > 0 ? c->local_rank : c->rank;
+    return nodes > 1 && echi_node_threads(c) * nodes == echi_cpu_allowed() && echi_cpu_bind(own, nodes, before);
 }
 
 bool echi_node_has_spare(const struct ech_config *c) { return own_processors(c) > echi_node_threads(c); }
@@ -321,6 +331,8 @@ void echi_node_free(struct echi_node *n) {
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
     struct ech_error own = {.peer = -1};
     const int64_t deadline = (int64_t)(config->config->deadline * 1e9);
+    struct echi_cpu_set processors;
+    bool bound = take_own_part(config->config, &processors);
     bool writes = false;   /* a step that nobody waits for may still write the run's array */
     struct echi_node *n = calloc(1, sizeof *n);
     if (!n) return echi_fail_memory(err, "run", "this node");
@@ -339,6 +351,8 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ECHI_TRY_GOTO(open_recorder(n), out);
     ECHI_TRY_GOTO(open_wire(n), out);
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
+    if (bound) echi_cpu_unbind(&processors);
+    bound = false;
     echi_exec_use_lane(n->exec, n->lane);
     echi_exec_use_loans(n->exec, &n->role.loans);
     if (!config->user) echi_node_params(config->config, n->exec, config->params);
@@ -352,6 +366,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     if (report) echi_node_report(n, report);
     end_recording(n);
 out:
+    if (bound) echi_cpu_unbind(&processors);
     if (config->started) config->started(config->started_self, NULL, NULL);
     if (n->exec) echi_exec_end_eval(n->exec);
     /* What stood still is not waited for as long again. */
