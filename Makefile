@@ -120,7 +120,7 @@ SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c r
 endif
 # What a board has no use for: simulated clusters, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
-SRC := $(filter-out lib/drive/sim/% lib/doctor/% $(patsubst %,lib/drive/replay/%.c,replay recompute trace_text) \
+SRC := $(filter-out lib/drive/sim/% lib/doctor/% $(patsubst %,lib/drive/replay/%.c,replay recompute spent trace_text) \
                     lib/api/simulate.c lib/api/replay_run.c,$(SRC))
 endif
 # Kinds of devices, each a folder of hal/. The CPU is always there. hal/backends.c asks for ECHI_WITHOUT_... of those left out.

@@ -41,6 +41,24 @@ ech_status ech_replay(const struct ech_replay_options *options, struct ech_repla
 /* The recording of one rank (-1: of all, one after the other) as lines for people. */
 ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, const char *text), void *user, struct ech_error *err);
 
+/* Where a node's time went, by its recording: from its first task to its last. */
+struct ech_time_part {
+    const char *what;             /* a kind of task; or of the message that a wait was for, "" when it was for none */
+    int rank;                     /* who sent it; of a task -1 */
+    double seconds;
+    uint64_t count;               /* tasks; waits */
+};
+struct ech_node_times {
+    int rank, world;
+    int ended;                    /* 0: the recording breaks off, where its node was killed or its disk was full */
+    double computed, waited;      /* seconds, which are all there are */
+    int n_tasks, n_waits;
+    const struct ech_time_part *task, *wait;   /* the longest first; those that took no time are left out */
+};
+/* Of one rank, or of all (-1), one after the other. What is passed stays until `node` returns. Errors as of ech_replay_show. */
+ech_status ech_recording_times(const char *dir, int rank, void (*node)(void *user, const struct ech_node_times *times), void *user,
+                               struct ech_error *err);
+
 /* ---- simulated clusters ---- */
 
 struct ech_sim_counts {

@@ -12,6 +12,7 @@ static const char usage[] = "usage: echelon train --data DIR|glyphs [options]   
                             "       echelon train --help, echelon sim --help    every option, with its default\n"
                             "       echelon doctor [options]                    would that run begin here? devices, network, memory\n"
                             "       echelon replay DIR [options]                run again what `train --record DIR` has recorded\n"
+                            "       echelon explain DIR [options]               where its time went: tasks, and what was waited for\n"
                             "       echelon model NAME|FILE [--text]            what layers a model has\n"
                             "       echelon --version\n";
 
@@ -37,13 +38,14 @@ static void keep_standard_streams(void) {
 
 int main(int argc, char **argv) {
     keep_standard_streams();
-    static const char *const words[] = {"train", "sim", "plan", "doctor", "replay", "model", "help", "--help", "--version"};
+    static const char *const words[] = {"train", "sim", "plan", "doctor", "replay", "explain", "model", "help", "--help", "--version"};
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "train") == 0) return flushed(train_main(argc - 2, argv + 2));
     if (strcmp(word, "sim") == 0) return flushed(sim_main(argc - 2, argv + 2));
     if (strcmp(word, "plan") == 0) return flushed(plan_main(argc - 2, argv + 2));
     if (strcmp(word, "doctor") == 0) return flushed(doctor_main(argc - 2, argv + 2));
     if (strcmp(word, "replay") == 0) return flushed(replay_main(argc - 2, argv + 2));
+    if (strcmp(word, "explain") == 0) return flushed(explain_main(argc - 2, argv + 2));
     if (strcmp(word, "model") == 0) return flushed(model_main(argc - 2, argv + 2));
     if (strcmp(word, "--version") == 0) {
         printf("echelon %s\n", ech_version());

@@ -98,8 +98,24 @@ int plan_main(int argc, char **argv);
 /* doctor.c */
 int doctor_main(int argc, char **argv);
 
+/* words.c: the command line of `replay` and `explain`. */
+#define WORDS_MOST 16
+struct words {
+    const char *command;                  /* its name */
+    const struct ech_option *option; int count;   /* WORDS_MOST at most, with "help" */
+    const char *dir, *value[WORDS_MOST];  /* as given, by row of `option`; "" for a switch that was given; NULL: not given */
+};
+bool words_parse(struct words *words, int argc, char **argv);   /* false after a sentence on stderr */
+const char *words_given(const struct words *words, const char *name);
+/* A whole number; false with a sentence when what was given is none from `least` to `most`. */
+bool words_whole(const struct words *words, const char *name, int least, int most, int *out);
+void words_print_options(const struct words *words);
+
 /* replay.c */
 int replay_main(int argc, char **argv);
+
+/* explain.c */
+int explain_main(int argc, char **argv);
 
 /* model.c */
 int model_main(int argc, char **argv);

@@ -234,7 +234,8 @@ static void show_line(const struct shown *to, char *text) {
     to->line(to->user, text);
 }
 
-static ech_status show_one(struct echi_recording *r, const struct shown *to, struct ech_error *err) {
+static ech_status show_one(struct echi_recording *r, const void *shown, struct ech_error *err) {
+    const struct shown *to = shown;
     const struct echi_about *a = &r->about;
     struct echi_record *record = malloc(sizeof *record);
     char text[1024], words[512];
@@ -277,13 +278,69 @@ static ech_status show_one(struct echi_recording *r, const struct shown *to, str
     return status;
 }
 
-ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, const char *text), void *user, struct ech_error *err) {
+/* Each recording, or that of one rank (-1: of all). */
+typedef ech_status (*each_one)(struct echi_recording *r, const void *to, struct ech_error *err);
+static ech_status go_through(const char *dir, int rank, each_one each, const void *to, struct ech_error *err) {
     struct files *f = NULL;
     if (rank < -1 || rank >= ECHI_WORLD_MAX) return echi_fail(err, ECH_E_ARGUMENT, "replay.show", "there is no rank %d", rank);
     ECHI_TRY(make_files(dir, &f, err));
     ech_status status = rank < 0 ? load_all(f, dir, err) : load(f, dir, rank, err);
     for (int r = 0; status == ECH_OK && r < (rank < 0 ? f->world : ECHI_WORLD_MAX); r++)
-        if (rank < 0 || r == rank) status = show_one(&f->recording[r], &(struct shown){line, user}, err);
+        if (rank < 0 || r == rank) status = each(&f->recording[r], to, err);
     discard(f);
     return status;
+}
+
+ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, const char *text), void *user, struct ech_error *err) {
+    return go_through(dir, rank, show_one, &(struct shown){line, user}, err);
+}
+
+/* ----------------------------------------------------------- where time went */
+
+struct told { void (*node)(void *user, const struct ech_node_times *times); void *user; };
+
+/* One node's, with room for all that it can have waited for. */
+struct parts { struct ech_time_part *part; int count; double seconds; };
+static void add_part(struct parts *p, const char *what, int rank, struct echi_took took) {
+    if (took.count == 0) return;
+    p->part[p->count++] = (struct ech_time_part){what, rank, took.seconds, took.count};
+    p->seconds += took.seconds;
+}
+
+static int longest_first(const void *a, const void *b) {
+    const struct ech_time_part *x = a, *y = b;
+    return (y->seconds > x->seconds) - (y->seconds < x->seconds);
+}
+
+static void tell(const struct echi_recording *r, const struct echi_spent *s, struct ech_time_part *room, const struct told *to) {
+    struct parts tasks = {room, 0, 0}, waits = {room + ECHI_TASKS, 0, 0};
+    for (int kind = 0; kind < ECHI_TASKS; kind++) add_part(&tasks, echi_task_name(kind), -1, s->task[kind]);
+    for (int i = 0; i < s->world * ECHI_KINDS; i++) add_part(&waits, echi_kind_name(i % ECHI_KINDS), i / ECHI_KINDS, s->waited[i]);
+    add_part(&waits, "", r->about.rank, s->other);
+    qsort(tasks.part, (size_t)tasks.count, sizeof *tasks.part, longest_first);
+    qsort(waits.part, (size_t)waits.count, sizeof *waits.part, longest_first);
+    const struct ech_node_times times = {.rank = r->about.rank, .world = r->about.world, .ended = r->ended, .computed = tasks.seconds,
+                                         .waited = waits.seconds, .n_tasks = tasks.count, .n_waits = waits.count, .task = tasks.part,
+                                         .wait = waits.part};
+    to->node(to->user, &times);
+}
+
+static ech_status times_of(struct echi_recording *r, const void *to, struct ech_error *err) {
+    const size_t waits = (size_t)r->about.world * ECHI_KINDS;
+    struct echi_record *record = malloc(sizeof *record);
+    struct ech_time_part *room = malloc((ECHI_TASKS + waits + 1) * sizeof *room);
+    struct echi_spent spent = {.world = r->about.world, .waited = calloc(waits, sizeof *spent.waited)};
+    const bool memory = record && room && spent.waited;
+    const ech_status status = memory ? echi_recording_spent(r, record, &spent, err)
+                                     : echi_fail_memory(err, "replay.times", "a record");
+    if (status == ECH_OK) tell(r, &spent, room, to);
+    free(record);
+    free(room);
+    free(spent.waited);
+    return status;
+}
+
+ech_status ech_recording_times(const char *dir, int rank, void (*node)(void *user, const struct ech_node_times *times), void *user,
+                               struct ech_error *err) {
+    return go_through(dir, rank, times_of, &(struct told){node, user}, err);
 }

@@ -57,6 +57,19 @@ recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2
 replays 0 'bit for bit' "$work/run" --save "$work/again"
 check "other weights with two flights" cmp -s "$work/live" "$work/again"
 replays 0 'of flight 1' "$work/run" --show
+# Where its time went: all of it, of each rank.
+ends_with 0 '^  rank [0-2] computes the most, .*; rank [0-2] waits the most' explain "$work/run"
+check "no time of each rank" test "$(grep -c '^  rank [0-2]    .* s from its first task to its last$' "$work/out")" = 3
+parts='/^    (computed|waited) / { sum += $2; n++ } END { exit !(n == 6 && sum > 299.5 && sum < 300.5) }'
+check "not all time is computed or waited" awk "$parts" "$work/out"
+check "rank 1 has a head's wait" grep -q 'waited .*activation_grad from rank' "$work/out"
+ends_with 0 '^  rank 1 ' explain "$work/run" --rank 1
+check "more than one rank" test "$(grep -c '^  rank' "$work/out")" = 1
+ends_with 2 'give the folder of a recorded run: echelon explain DIR' explain
+ends_with 2 'there is no option --rnak; did you mean --rank?' explain "$work/run" --rnak 1
+ends_with 2 "give a whole number from 0 to 1023" explain "$work/run" --rank x
+ends_with 2 'rank 3: the run had 3 nodes' explain "$work/run" --rank 3
+ends_with 13 'cannot read' explain "$work/nowhere"
 replays 0 "^rank 1 of 3: ${model##*/} on " "$work/run" --show --rank 1
 check "--rank shows one" [ "$(grep -c '^rank . of 3' "$work/out")" = 1 ]
 check "--show has an end" grep -q '^the end: status 0' "$work/out"

@@ -30,12 +30,31 @@ static void same_bytes(struct echi_recording *r) {
     }
 }
 
+/* It is never less than nothing, nor more than there was between the first event and the last. */
+static void where_time_went(struct echi_recording *r) {
+    static struct echi_record record;
+    static struct echi_took waited[ECHI_WORLD_MAX * ECHI_KINDS];
+    const size_t waits = (size_t)r->about.world * ECHI_KINDS;
+    struct echi_spent spent = {.world = r->about.world, .waited = waited};
+    double all;
+    memset(waited, 0, waits * sizeof waited[0]);
+    echi_recording_rewind(r);
+    const ech_status status = echi_recording_spent(r, &record, &spent, NULL);
+    FUZZ_CHECK(status == ECH_OK || status == ECH_E_FORMAT);
+    all = spent.other.seconds;
+    for (int kind = 0; kind < ECHI_TASKS; kind++) all += spent.task[kind].seconds;
+    for (size_t i = 0; i < waits; i++) all += waited[i].seconds;
+    FUZZ_CHECK(spent.other.seconds >= 0 && all >= 0 && all <= (double)r->now * 1e-9 * 1.0001 + 1e-6);
+    echi_recording_rewind(r);
+}
+
 static bool one(const uint8_t *bytes, size_t len) {
     struct echi_recording r;
     struct ech_error err = {0};
     uint64_t events = 0, actions = 0;
     ech_status status = echi_recording_open(bytes, len, "rank0.events", &r, &err);
     if (status == ECH_OK) same_bytes(&r);
+    if (status == ECH_OK) where_time_went(&r);
     if (status == ECH_OK) status = echi_replay_roles(&r, &events, &actions, &err);
     if (status == ECH_OK) return true;
     FUZZ_CHECK(status == ECH_E_FORMAT || status == ECH_E_MISMATCH);

@@ -175,6 +175,69 @@ static void moves_are_replayed(void **state) {
     if (moves < 20) fail_msg("%d words on moves", (int)moves);
 }
 
+/* ---- where time went ---- */
+
+/* At so many tenths of a second the worker is told this, and asks for that task; ECHI_TASKS: for none. */
+static void told(struct tape *t, int tenths, struct echi_event e, int asks_for) {
+    static struct echi_action room[2];
+    struct echi_actions list = {room, 0, 2, false};
+    struct echi_writer w = echi_writer_over(body_of(t), room_of(t));
+    e.now = (int64_t)tenths * 100000000;
+    if (asks_for < ECHI_TASKS) echi_act(&list, ECHI_ACTION_COMPUTE)->task = (struct echi_task){.kind = (uint8_t)asks_for};
+    echi_trace_put(&w, ECHI_ROLE_WORKER, &e, &list, NULL);
+    assert_true(w.ok);
+    seal(t, ECHI_RECORD_EVENT, (size_t)(w.at - body_of(t)));
+    t->events++;
+}
+
+static void took(struct echi_took took, double seconds, uint64_t count) {
+    if (fabs(took.seconds - seconds) > 1e-9 || took.count != count) fail_msg("%g s in %d for %g s", took.seconds, (int)took.count, seconds);
+}
+
+/* Of two nodes rank 1: steps, a sum that goes before them, an evaluation, a checkpoint beside the thread; and waits for weights, for
+ * nothing that came, and before the first task, which does not count. */
+static void time_is_computed_or_waited(void **state) {
+    (void)state;
+    struct tape *t = &tape[1];
+    const struct echi_task step = {.kind = ECHI_TASK_STEP}, add = {.kind = ECHI_TASK_ADD}, eval = {.kind = ECHI_TASK_EVAL},
+                           keep = {.kind = ECHI_TASK_KEEP};
+    const struct echi_result none = {0};
+    struct echi_msg weights = {.kind = ECHI_KIND_WEIGHTS}, push = {.kind = ECHI_KIND_PUSH};
+    const struct echi_event comes = {.type = ECHI_EVENT_MESSAGE, .from = 0, .msg = &weights},
+                            pushed = {.type = ECHI_EVENT_MESSAGE, .from = 1, .msg = &push},
+                            sent = {.type = ECHI_EVENT_SENT, .kind = ECHI_KIND_PUSH};
+#define DONE(what) (struct echi_event){.type = ECHI_EVENT_COMPUTED, .task = &(what), .result = &none}
+    record_run(1);
+    const size_t about = echi_load32(t->bytes + 12);
+    t->len = 12;
+    t->events = 0;
+    t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, t->len);
+    seal(t, ECHI_RECORD_ABOUT, about);
+    told(t, 10, comes, ECHI_TASK_STEP);
+    told(t, 30, DONE(step), ECHI_TASKS);
+    told(t, 32, sent, ECHI_TASKS);               /* something, but nothing to compute */
+    told(t, 45, comes, ECHI_TASK_STEP);
+    told(t, 50, pushed, ECHI_TASK_ADD);
+    told(t, 60, DONE(add), ECHI_TASK_KEEP);
+    told(t, 80, DONE(step), ECHI_TASKS);
+    told(t, 82, DONE(keep), ECHI_TASK_EVAL);     /* nobody's message */
+    told(t, 90, DONE(eval), ECHI_TASKS);
+    told(t, 95, sent, ECHI_TASKS);
+    struct echi_recording r;
+    struct echi_record record;
+    struct echi_took waited[2 * ECHI_KINDS] = {{0, 0}};
+    struct echi_spent spent = {.world = 2, .waited = waited};
+    assert_int_equal(echi_recording_open(t->bytes, t->len, "tape", &r, NULL), ECH_OK);
+    assert_int_equal(echi_recording_spent(&r, &record, &spent, NULL), ECH_OK);
+    took(spent.task[ECHI_TASK_STEP], 2 + 0.5 + 2, 2);
+    took(spent.task[ECHI_TASK_ADD], 1, 1);
+    took(spent.task[ECHI_TASK_EVAL], 0.8, 1);
+    took(spent.task[ECHI_TASK_KEEP], 0, 0);
+    took(waited[ECHI_KIND_WEIGHTS], 1.5, 1);
+    took(waited[ECHI_KINDS + ECHI_KIND_PUSH], 0, 0);
+    took(spent.other, 0.2, 1);
+}
+
 /* A small recording with all five roles in it. */
 static struct tape *small(void) {
     for (uint64_t seed = 1; seed < 60; seed++) {
@@ -464,7 +527,8 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed), cmocka_unit_test(every_changed_byte_is_found),
+        cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed),
+        cmocka_unit_test(time_is_computed_or_waited), cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
         cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(requests_come_back),
         cmocka_unit_test(other_versions_are_refused),

@@ -115,6 +115,19 @@ ech_status echi_recording_read(struct echi_recording *r, struct echi_record *out
  * after a failure. ECH_E_MISMATCH with a sentence that names rank, event, role and both sides of the first difference. */
 ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uint64_t *out_actions, struct ech_error *err);
 
+/* ---------------------------------------------------------------- spent.c */
+
+/* Where a node's time went, from its first task to its last: by kind of task, where several are asked for that of the most urgent; and
+ * while it was asked for none, by the message that ended that. */
+struct echi_took { double seconds; uint64_t count; };
+struct echi_spent {
+    int world;
+    struct echi_took task[ECHI_TASKS], other;   /* other: no message ended the wait */
+    struct echi_took *waited;                   /* [world * ECHI_KINDS], by sender and kind, the caller's */
+};
+/* Of a recording from where it is to its end; `out` is zeroed but for world and waited, which is zeroed. `record`: room. */
+ech_status echi_recording_spent(struct echi_recording *r, struct echi_record *record, struct echi_spent *out, struct ech_error *err);
+
 /* ------------------------------------------------------------ recompute.c */
 
 /* Repeats the arithmetic of a whole run, one recording a rank, whose roles were replayed before. `params`: the initial
@@ -128,4 +141,5 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
 void echi_event_text(const struct echi_traced *t, char *buf, size_t cap);
 void echi_action_text(const struct echi_traced_action *a, char *buf, size_t cap);
 const char *echi_role_name(int role);
+const char *echi_task_name(int kind);
 #endif

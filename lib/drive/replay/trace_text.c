@@ -39,6 +39,7 @@ static const char *const slot_names[ECHI_SLOT_KINDS] = {
 };
 
 static const char *name_of(const char *const *names, int count, int i) { return i >= 0 && i < count && names[i] ? names[i] : "?"; }
+const char *echi_task_name(int kind) { return name_of(task_names, ECHI_TASKS, kind); }
 const char *echi_role_name(int role) { return name_of(role_names, ECHI_ROLES, role); }
 
 static void add_slot(struct echi_print *l, const char *before, struct echi_slot s) {
@@ -71,7 +72,7 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
 }
 
 static void add_task(struct echi_print *l, const struct echi_task *t) {
-    echi_print(l, "%s", name_of(task_names, ECHI_TASKS, t->kind));
+    echi_print(l, "%s", echi_task_name(t->kind));
     if (t->kind == ECHI_TASK_FORWARD || t->kind == ECHI_TASK_BACKWARD) echi_print(l, " of flight %d", t->flight);
     add_lease(l, &t->lease);
     for (int i = 0; i < t->n_rows; i++) echi_print(l, "%s%u of rank %d", i ? ", " : ", rows: ", t->row_count[i], t->rows[i]);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where a node's time went, by its recording. */
+#include "echi_recording.h"
+
+/* A checkpoint is written beside the compute thread. */
+static bool on_thread(const struct echi_task *task) { return task->kind < ECHI_TASKS && task->kind != ECHI_TASK_KEEP; }
+
+/* What is asked for and not done yet. */
+struct under_way { uint32_t of[ECHI_TASKS], all; };
+
+/* The most urgent, which the thread computes; kinds are in that order. */
+static int computed_now(const struct under_way *u) {
+    int kind = 0;
+    while (u->of[kind] == 0) kind++;
+    return kind;
+}
+
+/* Whose message gave the thread something to do again; nobody's, where it was a slot or a time. */
+static struct echi_took *waited_for(const struct echi_event *e, struct echi_spent *out) {
+    const bool came = e->type == ECHI_EVENT_MESSAGE && e->msg->kind < ECHI_KINDS && e->from < out->world;
+    return came ? &out->waited[e->from * ECHI_KINDS + e->msg->kind] : &out->other;
+}
+
+static uint32_t tasks_asked_for(const struct echi_traced *t, struct under_way *u) {
+    struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
+    struct echi_traced_action a;
+    uint32_t count = 0;
+    while (echi_trace_next_action(&at, &a)) {
+        if (a.action.type != ECHI_ACTION_COMPUTE || !on_thread(&a.action.task)) continue;
+        u->of[a.action.task.kind]++;
+        count++;
+    }
+    u->all += count;
+    return count;
+}
+
+static void take(const struct echi_traced *t, struct under_way *u, int64_t *last, struct echi_spent *out) {
+    const struct echi_event *e = &t->event;
+    const double seconds = (double)(e->now - *last) * 1e-9;
+    const bool computed = e->type == ECHI_EVENT_COMPUTED && on_thread(e->task) && u->of[e->task->kind] > 0;
+    const bool idle = u->all == 0, began = *last > 0;
+    if (!idle) {
+        out->task[computed ? e->task->kind : computed_now(u)].seconds += seconds;
+        *last = e->now;
+    }
+    if (computed) {
+        out->task[e->task->kind].count++;
+        u->of[e->task->kind]--;
+        u->all--;
+    }
+    if (tasks_asked_for(t, u) == 0 || !idle) return;
+    struct echi_took *wait = waited_for(e, out);
+    if (began) wait->seconds += seconds, wait->count++;
+    *last = e->now;
+}
+
+ech_status echi_recording_spent(struct echi_recording *r, struct echi_record *record, struct echi_spent *out, struct ech_error *err) {
+    struct under_way u = {{0}, 0};
+    int64_t last = 0;
+    ech_status status;
+    while ((status = echi_recording_read(r, record, err)) == ECH_OK && record->kind != 0)
+        if (record->kind == ECHI_RECORD_EVENT) take(&record->event, &u, &last, out);
+    return status;
+}

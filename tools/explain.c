@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `echelon explain`: where a recorded run's time went. */
+#include "tool.h"
+#include "echelon_dev.h"
+
+#include <string.h>
+
+static const struct ech_option own[] = {
+    {"rank", "R", "", "only that rank"},
+    {"help", NULL, "", "this text"},
+};
+enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
+
+static void print_help(const struct words *w) {
+    puts("usage: echelon explain DIR [options]\n\n"
+         "Says where the time of a run went that `echelon train --record DIR` has recorded: of each node, from its first task to its\n"
+         "last, which part it computed, by task, and which it waited with nothing to compute, by the message that it waited for and\n"
+         "who sent that. A node that hardly ever waits is what the others wait for. (n): so many tasks, or waits.\n");
+    words_print_options(w);
+    printf("\nExit status: 0, %d usage; others as `echelon train --help` lists.\n", EXIT_USAGE);
+}
+
+/* So many of a kind are printed, what is left of them as one; a part below this is never printed by itself. */
+#define SHOWN 6
+#define WORTH_A_WORD 0.001
+
+static double share(double seconds, const struct ech_node_times *t) {
+    const double all = t->computed + t->waited;
+    return all > 0 ? seconds / all : 0;
+}
+
+static void print_parts(const char *what, double seconds, const struct ech_time_part *part, int count, const struct ech_node_times *t) {
+    double rest = seconds;
+    printf("    %-9s %5.1f %%", what, 100 * share(seconds, t));
+    for (int i = 0; i < count && i < SHOWN && share(part[i].seconds, t) >= WORTH_A_WORD; i++) {
+        const struct ech_time_part *p = &part[i];
+        printf("%s%s", i ? ", " : "   ", p->what[0] ? p->what : "itself");
+        if (p->rank >= 0 && p->what[0]) printf(" from %s%d", p->rank == t->rank ? "itself, rank " : "rank ", p->rank);
+        printf(" %.1f %% (%llu)", 100 * share(p->seconds, t), (unsigned long long)p->count);
+        rest -= p->seconds;
+    }
+    if (share(rest, t) >= WORTH_A_WORD) printf("%sother %.1f %%", rest < seconds ? ", " : "   ", 100 * share(rest, t));
+    putchar('\n');
+}
+
+/* Who computes the longest part of its time, and who waits the longest, for what. */
+struct extremes { int ranks, busiest, idlest, from; double computes, waits; char what[32]; };
+
+static void print_node(void *user, const struct ech_node_times *t) {
+    struct extremes *e = user;
+    printf("  rank %-4d %.3g s from its first task to %s\n", t->rank, t->computed + t->waited,
+           t->ended ? "its last" : "the last that is in its recording, which breaks off");
+    print_parts("computed", t->computed, t->task, t->n_tasks, t);
+    print_parts("waited", t->waited, t->wait, t->n_waits, t);
+    if (e->ranks++ == 0 || share(t->computed, t) > e->computes) {
+        e->computes = share(t->computed, t);
+        e->busiest = t->rank;
+    }
+    if (t->n_waits == 0 || share(t->waited, t) <= e->waits) return;
+    e->waits = share(t->waited, t);
+    e->idlest = t->rank;
+    e->from = t->wait[0].rank;
+    snprintf(e->what, sizeof e->what, "%s", t->wait[0].what);
+}
+
+static void print_extremes(const struct extremes *e) {
+    if (e->ranks < 2) return;
+    printf("  rank %d computes the most, %.0f %% of its time", e->busiest, 100 * e->computes);
+    if (e->waits > 0) printf("; rank %d waits the most, %.0f %%", e->idlest, 100 * e->waits);
+    if (e->waits > 0 && e->what[0]) printf(", the longest for %s of rank %d", e->what, e->from);
+    putchar('\n');
+}
+
+int explain_main(int argc, char **argv) {
+    struct words w = {.command = "explain", .option = own, .count = N_OWN};
+    struct ech_error err = {0};
+    struct ech_recording about;
+    struct extremes extremes = {0};
+    int rank = -1;
+    if (!words_parse(&w, argc, argv)) return EXIT_USAGE;
+    if (words_given(&w, "help")) {
+        print_help(&w);
+        return 0;
+    }
+    if (!words_whole(&w, "rank", 0, ECH_WORLD_MAX - 1, &rank)) return EXIT_USAGE;
+    ech_status status = ech_recording_about(w.dir, &about, &err);
+    if (status == ECH_OK && rank >= about.world) {
+        fprintf(stderr, "echelon: --rank %d: the run had %d node%s, whose ranks begin with 0\n", rank, about.world,
+                about.world == 1 ? "" : "s");
+        return EXIT_USAGE;
+    }
+    if (status == ECH_OK) {
+        printf("%s on %s, %d node%s, recorded by echelon %s\n", about.model, about.data, about.world, about.world == 1 ? "" : "s",
+               about.version);
+        status = ech_recording_times(w.dir, rank, print_node, &extremes, &err);
+    }
+    if (status == ECH_OK) print_extremes(&extremes);
+    fflush(stdout);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    return exit_status(status);
+}
