@@ -4,15 +4,16 @@
 # make check only: 6 s of processor time; test_every_kind.sh has a run of a lost node
 . "$(dirname "$0")/lost.bash"
 
+nodes=4
 local_run() {  # local_run ARGUMENT...: in the background; its nodes, in order of rank, into children
     rm -f "$work/err"   # `trains` must not read the last run's
-    "$echelon" train --local 4 "${endless[@]}" --progress on "$@" >"$work/out" 2>"$work/err" </dev/null &
+    "$echelon" train --local $nodes "${endless[@]}" --progress on "$@" >"$work/out" 2>"$work/err" </dev/null &
     run=$!
     trains "$work/err"
     # Numbers of processes begin anew behind the highest: those below the parent's come behind those above.
     mapfile -t children < <(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent=$run '$4 == parent { print ($1 < parent), $1 }' |
         sort -k1n -k2n | cut -d' ' -f2)
-    check "--local starts four nodes, not ${#children[@]}" [ ${#children[@]} = 4 ]
+    check "--local starts $nodes nodes, not ${#children[@]}" [ ${#children[@]} = "$nodes" ]
 }
 local_ends() { # local_ends STATUS PATTERN WHAT
     local pid
@@ -47,5 +48,20 @@ local_run --save "$work/saved"
 kill -INT $run
 local_ends 22 'the run was stopped after [1-9][0-9]* samples' "--local, SIGINT"
 check "--local, SIGINT: weights saved" [ -s "$work/saved" ]
+# Nodes that fill a machine compute on a part of it each; what else they do may run anywhere there.
+threads_run_on() { # threads_run_on NAME: the sets of processors of the nodes' threads of that name, each once
+    local task
+    for task in "${children[@]/#//proc/}"; do grep -lx "$1" "$task"/task/*/comm; done | sed 's/comm$/status/' |
+        xargs grep -h '^Cpus_allowed_list:' | sort -u | wc -l
+}
+nodes=$(nproc)
+if [ "$nodes" -ge 2 ] && [ "$nodes" -le 8 ]; then
+    endless=(--data "$work/data" --epochs 60000 --eval-every 0 --slow 32)   # the plan is one for four nodes
+    local_run --threads 1
+    check "nodes compute on the same processors" [ "$(threads_run_on ech-lane)" = "$nodes" ]
+    check "the threads that send are bound" [ "$(threads_run_on "${echelon##*/}")" = 1 ]
+    kill -INT $run
+    local_ends 22 'the run was stopped after' "--local, bound"
+fi
 
 verdict "lost node of --local"
