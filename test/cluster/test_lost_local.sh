@@ -49,17 +49,14 @@ kill -INT $run
 local_ends 22 'the run was stopped after [1-9][0-9]* samples' "--local, SIGINT"
 check "--local, SIGINT: weights saved" [ -s "$work/saved" ]
 # Nodes that fill a machine compute on a part of it each; what else they do may run anywhere there.
-threads_run_on() { # threads_run_on NAME: the sets of processors of the nodes' threads of that name, each once
-    local task
-    for task in "${children[@]/#//proc/}"; do grep -lx "$1" "$task"/task/*/comm; done | sed 's/comm$/status/' |
-        xargs grep -h '^Cpus_allowed_list:' | sort -u | wc -l
-}
+sets_of() { grep -h '^Cpus_allowed_list:' "$@" | sort -u | wc -l; } # sets_of STATUS...: of processors, each once
 nodes=$(nproc)
 if [ "$nodes" -ge 2 ] && [ "$nodes" -le 8 ]; then
     endless=(--data "$work/data" --epochs 60000 --eval-every 0 --slow 32)   # the plan is one for four nodes
     local_run --threads 1
-    check "nodes compute on the same processors" [ "$(threads_run_on ech-lane)" = "$nodes" ]
-    check "the threads that send are bound" [ "$(threads_run_on "${echelon##*/}")" = 1 ]
+    mapfile -t lanes < <(for child in "${children[@]}"; do grep -lx ech-lane "/proc/$child"/task/*/comm; done | sed 's/comm$/status/')
+    check "nodes compute on the same processors" [ "$(sets_of "${lanes[@]}")" = "$nodes" ]
+    check "the threads that send are bound" [ "$(for child in "${children[@]}"; do cat "/proc/$child/status"; done | sets_of)" = 1 ]
     kill -INT $run
     local_ends 22 'the run was stopped after' "--local, bound"
 fi
