@@ -52,12 +52,23 @@ struct ech_node_times {
     int rank, world;
     int ended;                    /* 0: the recording breaks off, where its node was killed or its disk was full */
     double computed, waited;      /* seconds, which are all there are */
+    uint64_t samples;             /* that it trained; with --sync-norm 0 */
     int n_tasks, n_waits;
     const struct ech_time_part *task, *wait;   /* the longest first; those that took no time are left out */
 };
 /* Of one rank, or of all (-1), one after the other. What is passed stays until `node` returns. Errors as of ech_replay_show. */
 ech_status ech_recording_times(const char *dir, int rank, void (*node)(void *user, const struct ech_node_times *times), void *user,
                                struct ech_error *err);
+
+/* What the planner says of the same run, by the step times and links that were measured at its start. */
+struct ech_run_prediction {
+    double images_per_second;     /* 0: nodes had measured nothing, or left before they had */
+    int world;
+    float computes[ECH_WORLD_MAX];   /* the part of its time in which a node has something to compute, 0..1 */
+    int n_what_if; struct ech_what_if what_if[ECH_WHAT_IF_MAX];   /* as in a report */
+};
+/* From rank 0's recording. Errors as of ech_replay_show. */
+ech_status ech_recording_prediction(const char *dir, struct ech_run_prediction *out, struct ech_error *err);
 
 /* ---- simulated clusters ---- */
 

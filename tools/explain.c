@@ -15,7 +15,8 @@ static void print_help(const struct words *w) {
     puts("usage: echelon explain DIR [options]\n\n"
          "Says where the time of a run went that `echelon train --record DIR` has recorded: of each node, from its first task to its\n"
          "last, which part it computed, by task, and which it waited with nothing to compute, by the message that it waited for and\n"
-         "who sent that. A node that hardly ever waits is what the others wait for. (n): so many tasks, or waits.\n");
+         "who sent that. A node that hardly ever waits is what the others wait for. (n): so many tasks, or waits. Beside it what is\n"
+         "predicted of the run by the step times and links that were measured at its start, and its bottleneck by that.\n");
     words_print_options(w);
     printf("\nExit status: 0, %d usage; others as `echelon train --help` lists.\n", EXIT_USAGE);
 }
@@ -43,15 +44,25 @@ static void print_parts(const char *what, double seconds, const struct ech_time_
     putchar('\n');
 }
 
-/* Who computes the longest part of its time, and who waits the longest, for what. */
-struct extremes { int ranks, busiest, idlest, from; double computes, waits; char what[32]; };
+/* Of the nodes so far: who computes the longest part of its time, and who waits the longest, for what; what they trained in the longest
+ * time of one. And what was predicted. */
+struct told {
+    const struct ech_run_prediction *predicted;
+    int ranks, busiest, idlest, from;
+    double computes, waits, samples, seconds;
+    char what[32];
+};
 
 static void print_node(void *user, const struct ech_node_times *t) {
-    struct extremes *e = user;
+    struct told *e = user;
     printf("  rank %-4d %.3g s from its first task to %s\n", t->rank, t->computed + t->waited,
            t->ended ? "its last" : "the last that is in its recording, which breaks off");
+    if (e->predicted->images_per_second > 0)
+        printf("    predicted %5.1f %%   of its time with something to compute\n", 100 * e->predicted->computes[t->rank]);
     print_parts("computed", t->computed, t->task, t->n_tasks, t);
     print_parts("waited", t->waited, t->wait, t->n_waits, t);
+    e->samples += (double)t->samples;
+    if (t->computed + t->waited > e->seconds) e->seconds = t->computed + t->waited;
     if (e->ranks++ == 0 || share(t->computed, t) > e->computes) {
         e->computes = share(t->computed, t);
         e->busiest = t->rank;
@@ -63,7 +74,17 @@ static void print_node(void *user, const struct ech_node_times *t) {
     snprintf(e->what, sizeof e->what, "%s", t->wait[0].what);
 }
 
-static void print_extremes(const struct extremes *e) {
+static void print_all(const struct told *e) {
+    const double predicted = e->predicted->images_per_second;
+    if (e->ranks == e->predicted->world && e->samples > 0 && e->seconds > 0) {
+        printf("  speed            %.0f images/s in that time", e->samples / e->seconds);
+        if (predicted > 0) printf("; predicted are %.0f images/s", predicted);
+        putchar('\n');
+    }
+    if (e->predicted->n_what_if > 0) {
+        what_if_print(stdout, e->predicted->what_if, e->predicted->n_what_if);
+        putchar('\n');
+    }
     if (e->ranks < 2) return;
     printf("  rank %d computes the most, %.0f %% of its time", e->busiest, 100 * e->computes);
     if (e->waits > 0) printf("; rank %d waits the most, %.0f %%", e->idlest, 100 * e->waits);
@@ -75,7 +96,8 @@ int explain_main(int argc, char **argv) {
     struct words w = {.command = "explain", .option = own, .count = N_OWN};
     struct ech_error err = {0};
     struct ech_recording about;
-    struct extremes extremes = {0};
+    static struct ech_run_prediction predicted;
+    struct told told = {.predicted = &predicted};
     int rank = -1;
     if (!words_parse(&w, argc, argv)) return EXIT_USAGE;
     if (words_given(&w, "help")) {
@@ -89,12 +111,13 @@ int explain_main(int argc, char **argv) {
                 about.world == 1 ? "" : "s");
         return EXIT_USAGE;
     }
+    if (status == ECH_OK) status = ech_recording_prediction(w.dir, &predicted, &err);
     if (status == ECH_OK) {
         printf("%s on %s, %d node%s, recorded by echelon %s\n", about.model, about.data, about.world, about.world == 1 ? "" : "s",
                about.version);
-        status = ech_recording_times(w.dir, rank, print_node, &extremes, &err);
+        status = ech_recording_times(w.dir, rank, print_node, &told, &err);
     }
-    if (status == ECH_OK) print_extremes(&extremes);
+    if (status == ECH_OK) print_all(&told);
     fflush(stdout);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
     return exit_status(status);

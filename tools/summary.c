@@ -96,16 +96,20 @@ static void print_what(FILE *to, const struct ech_what_if *w) {
 }
 
 /* What the run waited for the most, and what comes next to it. */
+void what_if_print(FILE *to, const struct ech_what_if *what_if, int count) {
+    fputs("  bottleneck       ", to);
+    print_what(to, &what_if[0]);
+    fprintf(to, ": in half the time %.0f %% more images/s are predicted", 100 * what_if[0].gain);
+    for (int i = 1; i < count && i < 3; i++) {
+        fputs(i == 1 ? "; then " : ", ", to);
+        print_what(to, &what_if[i]);
+        fprintf(to, " %.0f %%", 100 * what_if[i].gain);
+    }
+}
+
 static void print_bottleneck(FILE *to, const struct ech_report *r) {
     if (r->n_what_if == 0) return;
-    fputs("  bottleneck       ", to);
-    print_what(to, &r->what_if[0]);
-    fprintf(to, ": in half the time %.0f %% more images/s are predicted", 100 * r->what_if[0].gain);
-    for (int i = 1; i < r->n_what_if && i < 3; i++) {
-        fputs(i == 1 ? "; then " : ", ", to);
-        print_what(to, &r->what_if[i]);
-        fprintf(to, " %.0f %%", 100 * r->what_if[i].gain);
-    }
+    what_if_print(to, r->what_if, r->n_what_if);
     if (r->net_negative >= 0 && r->batch[r->net_negative] > 0)   /* else it is left out, which the log has said */
         fprintf(to, "; without rank %d %.0f %%", r->net_negative, 100 * r->net_negative_gain);
     fputc('\n', to);

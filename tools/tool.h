@@ -74,6 +74,8 @@ int curve_close(struct curve *curve, int status);   /* the exit status: a file t
 /* summary.c: what a run did, for people. */
 void summary_print(FILE *to, const struct command *command, const struct ech_report *report, ech_status status);
 void plan_print(FILE *to, const struct ech_report *report);   /* of a run that has planned, and trained nothing */
+/* What a run waits for the most, and what comes next to it, of one at least; no line end. */
+void what_if_print(FILE *to, const struct ech_what_if *what_if, int count);
 /* "12.3 MB" into buf. */
 const char *bytes_text(double bytes, char *buf, size_t cap);
 

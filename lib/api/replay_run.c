@@ -3,6 +3,7 @@
  * then the arithmetic of all. */
 #include "echelon_dev.h"
 #include "echi_recording.h"
+#include "echi_what_if.h"
 #include "echi_error.h"
 
 #include <stdio.h>
@@ -320,8 +321,8 @@ static void tell(const struct echi_recording *r, const struct echi_spent *s, str
     qsort(tasks.part, (size_t)tasks.count, sizeof *tasks.part, longest_first);
     qsort(waits.part, (size_t)waits.count, sizeof *waits.part, longest_first);
     const struct ech_node_times times = {.rank = r->about.rank, .world = r->about.world, .ended = r->ended, .computed = tasks.seconds,
-                                         .waited = waits.seconds, .n_tasks = tasks.count, .n_waits = waits.count, .task = tasks.part,
-                                         .wait = waits.part};
+                                         .waited = waits.seconds, .samples = s->samples, .n_tasks = tasks.count,
+                                         .n_waits = waits.count, .task = tasks.part, .wait = waits.part};
     to->node(to->user, &times);
 }
 
@@ -343,4 +344,52 @@ static ech_status times_of(struct echi_recording *r, const void *to, struct ech_
 ech_status ech_recording_times(const char *dir, int rank, void (*node)(void *user, const struct ech_node_times *times), void *user,
                                struct ech_error *err) {
     return go_through(dir, rank, times_of, &(struct told){node, user}, err);
+}
+
+/* ------------------------------------------------------- what was predicted */
+
+/* Too large for the stack of a thread. */
+struct foretelling {
+    struct echi_record record;
+    struct echi_plan plan;
+    struct echi_times times[ECHI_WORLD_MAX];
+    struct echi_choice_work work;
+};
+
+static bool all_measured(const struct echi_times *times, int world) {
+    for (int r = 0; r < world; r++)
+        if (times[r].count == 0) return false;
+    return true;
+}
+
+/* With the times as the coordinator had them. */
+static void foretell(const struct echi_load *load, struct foretelling *f, struct ech_run_prediction *out) {
+    struct echi_what_if found[ECHI_WHATS];
+    struct echi_prediction p;
+    echi_times_pool(f->times, f->plan.world);
+    echi_predict(&f->plan, f->times, load, 0, &f->work.predict, &p);
+    out->images_per_second = p.rate;
+    for (int r = 0; r < f->plan.world; r++) out->computes[r] = (float)f->work.predict.busy[r];
+    if (f->plan.world > 1 && f->plan.world <= ECHI_WHAT_IF_WORLD)
+        out->n_what_if = echi_what_if(&f->plan, f->times, load, p.rate, &f->work, found);
+    for (int i = 0; i < out->n_what_if; i++)
+        out->what_if[i] = (struct ech_what_if){echi_what_name(found[i].what), found[i].rank, found[i].gain};
+}
+
+ech_status ech_recording_prediction(const char *dir, struct ech_run_prediction *out, struct ech_error *err) {
+    struct files *f = NULL;
+    struct foretelling *all = calloc(1, sizeof *all);
+    if (!all) return echi_fail_memory(err, "replay.prediction", "a prediction");
+    *out = (struct ech_run_prediction){0};
+    ech_status status = make_files(dir, &f, err);
+    if (status == ECH_OK) status = load(f, dir, 0, err);
+    if (status == ECH_OK) {
+        struct echi_recording *r = &f->recording[0];
+        out->world = r->about.world;
+        const bool known = echi_recording_planned(r, &all->record, &all->plan, all->times) && all->plan.world == r->about.world;
+        if (known && all_measured(all->times, r->about.world)) foretell(&r->about.request.load, all, out);
+    }
+    discard(f);
+    free(all);
+    return status;
 }

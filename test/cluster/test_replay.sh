@@ -59,6 +59,8 @@ check "other weights with two flights" cmp -s "$work/live" "$work/again"
 replays 0 'of flight 1' "$work/run" --show
 # Where its time went: all of it, of each rank.
 ends_with 0 '^  rank [0-2] computes the most, .*; rank [0-2] waits the most' explain "$work/run"
+check "no speed" grep -qE '^  speed  .* images/s in that time; predicted are [0-9]+ images/s$' "$work/out"
+check "no prediction of each rank" test "$(grep -cE '^    predicted +[0-9.]+ %   of its time' "$work/out")" = 3
 check "no time of each rank" test "$(grep -c '^  rank [0-2]    .* s from its first task to its last$' "$work/out")" = 3
 parts='/^    (computed|waited) / { sum += $2; n++ } END { exit !(n == 6 && sum > 299.5 && sum < 300.5) }'
 check "not all time is computed or waited" awk "$parts" "$work/out"

@@ -34,6 +34,10 @@ static void same_bytes(struct echi_recording *r) {
 static void where_time_went(struct echi_recording *r) {
     static struct echi_record record;
     static struct echi_took waited[ECHI_WORLD_MAX * ECHI_KINDS];
+    static struct echi_plan plan;
+    static struct echi_times times[ECHI_WORLD_MAX];
+    static struct echi_predict_work work;
+    struct echi_prediction predicted;
     const size_t waits = (size_t)r->about.world * ECHI_KINDS;
     struct echi_spent spent = {.world = r->about.world, .waited = waited};
     double all;
@@ -45,6 +49,14 @@ static void where_time_went(struct echi_recording *r) {
     for (int kind = 0; kind < ECHI_TASKS; kind++) all += spent.task[kind].seconds;
     for (size_t i = 0; i < waits; i++) all += waited[i].seconds;
     FUZZ_CHECK(spent.other.seconds >= 0 && all >= 0 && all <= (double)r->now * 1e-9 * 1.0001 + 1e-6);
+    echi_recording_rewind(r);
+    if (echi_recording_planned(r, &record, &plan, times)) {
+        bool known = plan.world == r->about.world;
+        FUZZ_CHECK(echi_plan_valid(&plan));
+        for (int i = 0; i < plan.world; i++) known = known && times[i].count > 0;
+        if (known) echi_predict(&plan, times, &r->about.request.load, 4, &work, &predicted);
+        FUZZ_CHECK(!known || predicted.rate > 0);
+    }
     echi_recording_rewind(r);
 }
 

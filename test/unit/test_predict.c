@@ -82,9 +82,11 @@ static void without_chance_rates_are_those_of_the_formulas(void **state) {
     struct echi_prediction p = predict(0);
     near(p.rate, 64 / (16 * 8.0), 1e-9);
     assert_true(p.staleness == 0);
+    for (int r = 0; r < 4; r++) near(work.busy[r], seconds[r] / 8, 1e-6);
     /* Nobody waits: the sum of the speeds. */
     whole(ECHI_SYNC_ASP, 4, 16);
     near(predict(64).rate, 1 + 0.5 + 0.25 + 0.125, 1e-9);
+    for (int r = 0; r < 4; r++) near(work.busy[r], 1, 1e-6);
     /* With a bound all end up at the slowest one's pace, however large it is. */
     whole(ECHI_SYNC_SSP, 4, 16);
     near(predict(256).rate, 4 * 0.125, 1e-9);

@@ -199,8 +199,8 @@ static void took(struct echi_took took, double seconds, uint64_t count) {
 static void time_is_computed_or_waited(void **state) {
     (void)state;
     struct tape *t = &tape[1];
-    const struct echi_task step = {.kind = ECHI_TASK_STEP}, add = {.kind = ECHI_TASK_ADD}, eval = {.kind = ECHI_TASK_EVAL},
-                           keep = {.kind = ECHI_TASK_KEEP};
+    const struct echi_task step = {.kind = ECHI_TASK_STEP, .lease = {.id = 1, .n = 7, .worker = 1}}, add = {.kind = ECHI_TASK_ADD},
+                           eval = {.kind = ECHI_TASK_EVAL}, keep = {.kind = ECHI_TASK_KEEP};
     const struct echi_result none = {0};
     struct echi_msg weights = {.kind = ECHI_KIND_WEIGHTS}, push = {.kind = ECHI_KIND_PUSH};
     const struct echi_event comes = {.type = ECHI_EVENT_MESSAGE, .from = 0, .msg = &weights},
@@ -236,6 +236,26 @@ static void time_is_computed_or_waited(void **state) {
     took(waited[ECHI_KIND_WEIGHTS], 1.5, 1);
     took(waited[ECHI_KINDS + ECHI_KIND_PUSH], 0, 0);
     took(spent.other, 0.2, 1);
+    assert_int_equal(spent.samples, 2 * 7);
+}
+
+/* What was measured before the plan was made is in rank 0's recording, and the plan. */
+static void what_was_planned_by_is_known(void **state) {
+    static struct echi_times times[ECHI_WORLD_MAX];
+    static struct echi_plan plan;
+    struct echi_recording r;
+    struct echi_record record;
+    int plans = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        const int world = record_run(seed);
+        assert_int_equal(echi_recording_open(tape[0].bytes, tape[0].len, "tape", &r, NULL), ECH_OK);
+        if (!echi_recording_planned(&r, &record, &plan, times)) continue;
+        assert_int_equal(plan.world, world);
+        for (int i = 0; i < world; i++) assert_true(times[i].count > 0 || plan.n[i] == 0);
+        plans++;
+    }
+    assert_true(plans > 10);
 }
 
 /* A small recording with all five roles in it. */
@@ -528,7 +548,8 @@ static int remove_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed),
-        cmocka_unit_test(time_is_computed_or_waited), cmocka_unit_test(every_changed_byte_is_found),
+        cmocka_unit_test(time_is_computed_or_waited), cmocka_unit_test(what_was_planned_by_is_known),
+        cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
         cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(requests_come_back),
         cmocka_unit_test(other_versions_are_refused),

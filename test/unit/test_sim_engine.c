@@ -399,6 +399,7 @@ static void a_quota_is_a_bucket(void **state) {
     assert_near(when(ECHI_HAPPENS_MARK, 1), 0.5e6, 2);
     assert_near(seen[2].at, 2.5e6, 2);
     assert_near(when(ECHI_HAPPENS_DONE, 1), 4.5e6, 2);
+    assert_true(fabs(echi_cost_busy(cost, 0) - 4.5e-3) < 1e-8 && fabs(echi_cost_busy(cost, 1) - 0.5e-3) < 1e-8);
     close_engine();
     /* While it has nothing to do it fills up, but never with more than a period's. */
     open_hosts(1);
@@ -735,6 +736,7 @@ static void shared_cores_lose_nothing(void **state) {
     for (uint64_t h = 0; h < 3; h++) {
         assert_near(when(ECHI_HAPPENS_DONE, h * 100 + 49), 1.5 * NS, 1000);
         assert_near(when(ECHI_HAPPENS_DONE, h * 100 + 24), 0.75 * NS, 1000);
+        assert_true(fabs(echi_cost_busy(cost, (int)h) - 1.5) < 1e-6);
     }
     close_engine();
 }

@@ -136,6 +136,7 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     l->length = l->stretch_ns * (until(&w->work, end) - from);
     l->began = own_time(c, host);
     l->stolen = l->debt = 0;
+    l->since = c->now;
     set_state(c, host, ECHI_USES);
     expect(c, host);
 }
@@ -184,6 +185,7 @@ static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *ou
     const bool done = unit == units_of(&w) - 1;
     *out = (struct echi_happening){.type = done ? ECHI_HAPPENS_DONE : ECHI_HAPPENS_MARK, .host = host, .unit = unit, .cookie = w.cookie};
     work_at(c, id)->unit = unit + 1;
+    l->busy += (double)(c->now - l->since);
     l->running = ECHI_NOTHING;
     l->turn++;
     set_state(c, host, ECHI_RESTS);
@@ -252,6 +254,11 @@ void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
     l->told = false;
     if (l->running == ECHI_NOTHING) choose(c, host);
     else if (hold && !work_at(c, l->running)->work.while_held) shorten(c, host);
+}
+
+double echi_cost_busy(const struct echi_cost *c, int host) {
+    const struct echi_cost_thread *l = &c->thread[host];
+    return (l->busy + (l->running != ECHI_NOTHING ? (double)(c->now - l->since) : 0)) * 1e-9;
 }
 
 bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host] && c->thread[host].held && c->thread[host].told; }

@@ -87,6 +87,9 @@ void echi_cost_hold(struct echi_cost *cost, int host, bool hold);
 /* The product of its lasting slow-downs now. A stretch of units takes as long as it does when it begins. */
 double echi_cost_slow(const struct echi_cost *cost, int host);
 
+/* Seconds for which a host has had a work under way, also while it stood still for messages, for its quota or for others on its cores. */
+double echi_cost_busy(const struct echi_cost *cost, int host);
+
 /* ---- links ---- */
 /* What a direction of a host's link has carried since this was asked for the last time with success: bytes and seconds in which there was
  * always something to carry. False while these are fewer than `least`. */

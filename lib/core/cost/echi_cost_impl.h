@@ -32,6 +32,7 @@ struct echi_cost_thread {
     double began, length;     /* of the stretch: the thread's own time (see compute.c) at its beginning; ns of the work in it */
     double stretch_ns;        /* ns of the whole work, at the speed that the stretch goes at */
     uint32_t turn;
+    int64_t since; double busy;   /* when its stretch began; ns of those that are over */
     int pool; enum echi_cost_uses state;   /* the pool that it computes in, -1: none; there: what it does */
     double debt, stolen;      /* ns that messages took from the stretch: not added to its length yet, and added */
     bool held, told;

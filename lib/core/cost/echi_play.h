@@ -74,7 +74,8 @@ double echi_play_adding(const struct echi_play *p, int rank, double params);
 double echi_play_applying(const struct echi_play *p, int rank, double params);
 /* Of all that a worker pushes. */
 double echi_play_pushed(const struct echi_play *p);
-/* What links carry between a call of the first and one of the second, which is to count as so many seconds: into work->traffic. */
+/* What links carry between a call of the first and one of the second, which is to count as so many seconds, into work->traffic; and what
+ * part of it threads are busy, into work->busy. */
 void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work);
 void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_predict_work *work);
 

@@ -43,10 +43,12 @@ struct echi_prediction {
 struct echi_traffic { double out, in; };
 
 /* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves `bytes`
- * alone; of all that is in it `traffic` outlives a prediction: that of each rank, until the next. */
+ * alone; of all that is in it `traffic` and `busy` outlive a prediction: those of each rank, until the next. busy: the part of the time in
+ * which its thread has something to compute, 0..1. */
 struct echi_predict_work {
     _Alignas(16) unsigned char bytes[4 * 1024 * 1024];
     struct echi_traffic traffic[ECHI_WORLD_MAX];
+    double busy[ECHI_WORLD_MAX];
 };
 
 /* Plays `steps` steps a worker on average, under `local` rounds (0: enough to compare plans by), at most some 4,000 in all unless asked

@@ -260,6 +260,7 @@ static void count_parameters(struct echi_play *p) {
 struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
                               struct echi_predict_work *work, size_t taken) {
     memset(work->traffic, 0, (size_t)plan->world * sizeof *work->traffic);   /* of a play that came to no end as well */
+    memset(work->busy, 0, (size_t)plan->world * sizeof *work->busy);
     return (struct echi_play){.plan = plan, .times = times, .load = load, .memory = work->bytes + ALIGNED(taken),
                               .size = sizeof work->bytes - ALIGNED(taken), .shards = 1};
 }
@@ -270,11 +271,16 @@ static struct echi_traffic moved(const struct echi_play *p, int rank) {
 
 void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work) {
     p->from = echi_cost_now(p->cost);
-    for (int r = 0; r < p->plan->world; r++) work->traffic[r] = moved(p, r);
+    for (int r = 0; r < p->plan->world; r++) {
+        work->traffic[r] = moved(p, r);
+        work->busy[r] = echi_cost_busy(p->cost, r);
+    }
 }
 
 void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_predict_work *work) {
+    const double passed = (double)(echi_cost_now(p->cost) - p->from) * 1e-9;
     for (int r = 0; r < p->plan->world; r++) {
+        work->busy[r] = passed > 0 ? (echi_cost_busy(p->cost, r) - work->busy[r]) / passed : 0;
         const struct echi_traffic before = work->traffic[r], now = moved(p, r);
         work->traffic[r] = (struct echi_traffic){0, 0};
         if (seconds > 0) work->traffic[r] = (struct echi_traffic){(now.out - before.out) / seconds, (now.in - before.in) / seconds};

@@ -15,6 +15,7 @@ enum echi_what {
     ECHI_WHAT_VARIATION, /* jitter and stutters of steps: half as large */
     ECHI_WHATS
 };
+const char *echi_what_name(int what);   /* "steps", "links", ... */
 /* rank -1: of all nodes. gain 0.41: 41 % more samples a second. */
 struct echi_what_if { uint8_t what; int16_t rank; double gain; };
 

@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+const char *echi_what_name(int what) {
+    static const char *const name[ECHI_WHATS] = {"steps", "links", "latency", "owners", "head", "variation"};
+    return what >= 0 && what < ECHI_WHATS ? name[what] : "";
+}
+
 #define WORTH_A_WORD 0.02
 #define NAMES_A_NODE 0.5   /* of what all nodes would gain */
 #define SINGLES 4          /* nodes that are tried by themselves, those that such a thing takes longest at */

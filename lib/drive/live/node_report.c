@@ -105,7 +105,6 @@ static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
 }
 
 static void fill_what_if(struct echi_coordinator *c, struct ech_report *r) {
-    static const char *const name[ECHI_WHATS] = {"steps", "links", "latency", "owners", "head", "variation"};
     struct echi_what_if found[ECHI_WHATS];
     struct echi_traffic traffic[ECHI_WHAT_IF_WORLD] = {{0, 0}};
     _Static_assert(ECHI_WHATS == ECH_WHAT_IF_MAX, "a report has a place for each");
@@ -113,7 +112,7 @@ static void fill_what_if(struct echi_coordinator *c, struct ech_report *r) {
     for (int i = 0; i < r->world && i < ECHI_WHAT_IF_WORLD; i++)
         r->predicted_link[i] = (struct ech_link_use){(float)(traffic[i].out * 8e-6), (float)(traffic[i].in * 8e-6)};
     for (int i = 0; i < r->n_what_if; i++)
-        r->what_if[i] = (struct ech_what_if){.what = name[found[i].what], .rank = found[i].rank, .gain = found[i].gain};
+        r->what_if[i] = (struct ech_what_if){.what = echi_what_name(found[i].what), .rank = found[i].rank, .gain = found[i].gain};
 }
 
 /* Ranks that are lost and had a worker. */

@@ -122,11 +122,16 @@ ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uin
 struct echi_took { double seconds; uint64_t count; };
 struct echi_spent {
     int world;
+    uint64_t samples;                           /* of steps that were computed to their end */
     struct echi_took task[ECHI_TASKS], other;   /* other: no message ended the wait */
     struct echi_took *waited;                   /* [world * ECHI_KINDS], by sender and kind, the caller's */
 };
 /* Of a recording from where it is to its end; `out` is zeroed but for world and waited, which is zeroed. `record`: room. */
 ech_status echi_recording_spent(struct echi_recording *r, struct echi_record *record, struct echi_spent *out, struct ech_error *err);
+/* What rank 0 knew when training began, of a recording from where it is on: the plan, and what nodes had measured; times[r].count 0: not
+ * known. False where the recording has no plan. */
+bool echi_recording_planned(struct echi_recording *r, struct echi_record *record, struct echi_plan *out_plan,
+                            struct echi_times times[ECHI_WORLD_MAX]);
 
 /* ------------------------------------------------------------ recompute.c */
 

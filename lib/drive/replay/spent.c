@@ -5,6 +5,12 @@
 /* A checkpoint is written beside the compute thread. */
 static bool on_thread(const struct echi_task *task) { return task->kind < ECHI_TASKS && task->kind != ECHI_TASK_KEEP; }
 
+/* A step that is several tasks ends with the last. */
+static uint32_t trained(const struct echi_task *t) {
+    const bool ends = t->until == 0 && t->norm.kind == ECHI_SLOT_NONE && t->sums.kind == ECHI_SLOT_NONE;
+    return ends && (t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) ? t->lease.n : 0;
+}
+
 /* What is asked for and not done yet. */
 struct under_way { uint32_t of[ECHI_TASKS], all; };
 
@@ -45,6 +51,7 @@ static void take(const struct echi_traced *t, struct under_way *u, int64_t *last
     }
     if (computed) {
         out->task[e->task->kind].count++;
+        out->samples += trained(e->task);
         u->of[e->task->kind]--;
         u->all--;
     }
@@ -61,4 +68,19 @@ ech_status echi_recording_spent(struct echi_recording *r, struct echi_record *re
     while ((status = echi_recording_read(r, record, err)) == ECH_OK && record->kind != 0)
         if (record->kind == ECHI_RECORD_EVENT) take(&record->event, &u, &last, out);
     return status;
+}
+
+bool echi_recording_planned(struct echi_recording *r, struct echi_record *record, struct echi_plan *out_plan,
+                            struct echi_times times[ECHI_WORLD_MAX]) {
+    for (int i = 0; i < r->about.world; i++) times[i].count = 0;
+    while (echi_recording_read(r, record, NULL) == ECH_OK && record->kind != 0) {
+        const struct echi_event *e = &record->event.event;
+        if (record->kind == ECHI_RECORD_SETUP) {
+            *out_plan = record->setup.setup.plan;
+            return true;
+        }
+        if (record->kind != ECHI_RECORD_EVENT || e->type != ECHI_EVENT_MESSAGE || e->msg->kind != ECHI_KIND_MEASURED) continue;
+        if (e->from < r->about.world && !echi_times_decode(e->bytes, e->len, &times[e->from])) times[e->from].count = 0;
+    }
+    return false;
 }
