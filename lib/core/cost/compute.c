@@ -100,7 +100,7 @@ static void expect(struct echi_cost *c, int host) {
     l->turn++;
     if (!p) return echi_cost_due(c, echi_round(end), ECHI_DUE_THREAD, (uint32_t)host, l->turn);
     const int64_t at = echi_round(q ? q->from + echi_least(end - q->clock, echi_cost_quota_left(c, host)) : end);
-    if ((!q || q->state == ECHI_USES) && !echi_events_add(&p->ends, at, 0, (uint32_t)host, l->turn)) c->failed = true;
+    if ((!q || l->state == ECHI_USES) && !echi_events_add(&p->ends, at, 0, (uint32_t)host, l->turn)) c->failed = true;
     expect_end(c, p);
 }
 
@@ -116,7 +116,6 @@ static void set_state(struct echi_cost *c, int host, enum echi_cost_uses state) 
     advance(c, p);
     p->active += ((state == ECHI_USES) - (c->thread[host].state == ECHI_USES)) * threads_of(c, host);
     c->thread[host].state = state;
-    if (q) q->state = state;
 }
 
 double echi_cost_slow(const struct echi_cost *c, int host) {
@@ -223,7 +222,7 @@ bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct ech
 void echi_cost_period_due(struct echi_cost *c, int host) {
     struct echi_cost_used *q = echi_cost_quota(c, host);
     q->due = false;
-    if (q->state == ECHI_RESTS) return;
+    if (c->thread[host].state == ECHI_RESTS) return;
     set_state(c, host, ECHI_USES);
     expect(c, host);
 }

@@ -46,7 +46,6 @@ struct echi_cost_pool {
 };
 /* What a host with a quota has used of it; all times virtual ns. See quota.c. */
 struct echi_cost_used {
-    enum echi_cost_uses state;
     double clock;             /* ns for which its thread has computed: the thread's own time */
     double used;              /* ns of the quota of period number `index`, more than there is where messages were in debt */
     int64_t at, index;        /* as it was then */

@@ -35,10 +35,11 @@ struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
     if (h->quota <= 0) return NULL;
     struct echi_cost_used *q = &c->quota[host];
     const double clock = echi_cost_pool_clock(c, host);
-    if (q->state == ECHI_USES) {
+    const enum echi_cost_uses state = c->thread[host].state;
+    if (state == ECHI_USES) {
         q->clock += clock - q->from;
         q->used += clock - q->from;
-    } else if (q->state == ECHI_STANDS) {
+    } else if (state == ECHI_STANDS) {
         stand(q, (double)(c->now - q->at));
     }
     pass(q, h, (int64_t)((double)c->now / period_of(h)));
