@@ -540,6 +540,145 @@ static void who_trains_alone_owns_all(void **state) {
     }
 }
 
+/* Owners by part of a net of five layers on links and nodes that have enough to do with each message: as many parts as there are by default
+ * are too many, and as few as predicted for the best. */
+static void messages_that_cost_much_are_few(void **state) {
+    (void)state;
+    large(16);
+    request.load = (struct echi_load){.trunk = 4 * 61706, .layers = 5};
+    request.layers = (struct echi_layers){.count = 5, .cut = 5, .params = {156, 2416, 48120, 10164, 850}};
+    request.keep_all = true;
+    request.shards = 16;
+    request.exchange = ECHI_EXCHANGE_SERVER;
+    struct echi_plan usual;
+    request.batch = 256;
+    for (int r = 0; r < 16; r++) times[r].link = echi_link_of(1.25e9);
+    assert_int_equal(echi_plan_make(&request, times, &usual, text, sizeof text), ECH_OK);
+    echi_plan_divide(&request, times, &usual);
+    echi_plan_parts(&request, times, &usual);
+    /* Messages that take no time: the usual parts, or finer ones. */
+    take();
+    assert_true(plan.parts.count >= usual.parts.count);
+    for (int r = 0; r < 16; r++) times[r].messages = 2e-4, times[r].exchange = 1e-3;
+    struct echi_prediction p;
+    echi_predict(&usual, times, &request.load, 0, &work.predict, &p);
+    take();
+    const double gain = choice.candidate[0].rate / p.rate - 1;
+    assert_true(plan.parts.count < usual.parts.count && plan.shards == 16 && usual.shards == 16);
+    if (!(gain >= 0.1 && fabs(gain - choice.table_gain) < 1e-9)) fail_msg("gains %g, it says %g", gain, choice.table_gain);
+    /* What is told is what is predicted of the plan. */
+    echi_predict(&plan, times, &request.load, 0, &work.predict, &p);
+    assert_true(fabs(p.rate / choice.candidate[0].rate - 1) < 1e-9);
+}
+
+/* Two nodes, one owner, dear messages, and units whose backward takes unlike times: all 128 ways to let eight layers travel are predicted,
+ * and what is taken is about the best of them. */
+static void a_table_is_nearly_the_best(void **state) {
+    (void)state;
+    double worst = 1, mean = 0;
+    for (uint32_t seed = 1; seed <= 24; seed++) {
+        enum { LAYERS = 8 };
+        struct echi_random r;
+        double seconds[LAYERS][ECHI_PASSES], best = 0;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 87);
+        large(2);
+        request.layers = (struct echi_layers){.count = LAYERS, .cut = LAYERS};
+        request.load = (struct echi_load){.layers = LAYERS};
+        for (int i = 0; i < LAYERS; i++) {
+            request.layers.params[i] = 1 + echi_random_below(&r, 40000);
+            request.load.trunk += (uint32_t)(4 * request.layers.params[i]);
+            seconds[i][ECHI_FORWARD] = 1;
+            seconds[i][ECHI_BACKWARD] = 1 + echi_random_below(&r, 10);
+        }
+        for (int k = 0; k < 2; k++) {
+            struct echi_times *t = &times[k];
+            for (int i = 0; i < 5; i++) t->trunk[i] = t->n[i] * 2.5e-4, t->head[i] = 0;
+            t->messages = 3e-3;
+            t->exchange = 2e-9 * request.load.trunk;
+            t->link = echi_link_of(1.25e8);
+            t->units = t->cut = LAYERS;
+            t->sizes = 1;
+            t->size[0] = 1;
+            assert_true(echi_times_share(t, 0, (const double (*)[ECHI_PASSES])seconds));
+        }
+        request.batch = 32;
+        request.keep_all = true;
+        request.shards = 1;
+        request.exchange = ECHI_EXCHANGE_SERVER;
+        take();
+        struct echi_plan tried = plan;
+        for (unsigned mask = 0; mask < 1u << (LAYERS - 1); mask++) {
+            struct echi_prediction p;
+            echi_parts_make(&request.layers, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, 0, &tried.parts);
+            int kept = 1;
+            for (int i = 1; i < LAYERS; i++) {
+                if (mask >> (i - 1) & 1) tried.parts.part[kept++] = tried.parts.part[i];
+                else {
+                    tried.parts.part[kept - 1].count += tried.parts.part[i].count;
+                    tried.parts.part[kept - 1].last = (uint8_t)i;
+                }
+            }
+            tried.parts.count = (uint16_t)kept;
+            echi_predict(&tried, times, &request.load, 0, &work.predict, &p);
+            best = p.rate > best ? p.rate : best;
+        }
+        worst = fmin(worst, choice.candidate[0].rate / best);
+        mean += choice.candidate[0].rate / best / 24;
+    }
+    print_message("%.2f of the best in the mean, %.2f at least\n", mean, worst);
+    assert_true(mean > 0.9 && worst > 0.8);
+}
+
+/* Whatever the nodes, links and layers are, a choice's table is one of the model, all owners own parts, and it is not predicted to be
+ * slower than the default one. */
+static void a_table_is_one_of_the_model(void **state) {
+    (void)state;
+    int others = 0, merged = 0;
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        struct echi_random r;
+        struct echi_part_fault fault;
+        struct echi_prediction p;
+        struct echi_plan usual;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 86);
+        const int world = 2 + (int)echi_random_below(&r, 7);
+        large(world);
+        const uint16_t layers = (uint16_t)(2 + echi_random_below(&r, 12));
+        request.layers = (struct echi_layers){.count = layers, .cut = layers};
+        request.load = (struct echi_load){.layers = layers};
+        for (int i = 0; i < layers; i++) {
+            request.layers.params[i] = 1 + echi_random_below(&r, 1u << (5 + echi_random_below(&r, 14)));
+            request.layers.joined[i] = i > 0 && !request.layers.joined[i - 1] && echi_random_below(&r, 4) == 0;
+            request.load.trunk += (uint32_t)(4 * request.layers.params[i]);
+        }
+        const double message = 1e-5 * (1u << echi_random_below(&r, 8)), rate = 1.25e7 * (1u << echi_random_below(&r, 8));
+        for (int k = 0; k < world; k++) {
+            times[k].messages = 6 * message;
+            times[k].exchange = 2e-9 * request.load.trunk;
+            times[k].link = echi_link_of(echi_random_below(&r, 4) ? rate : rate / 2);
+        }
+        request.batch = (uint32_t)(8 * world);
+        request.keep_all = true;
+        request.shards = 1 + (int)echi_random_below(&r, (uint32_t)world);
+        request.exchange = echi_random_below(&r, 2) && request.shards == world ? ECHI_EXCHANGE_RING : ECHI_EXCHANGE_SERVER;
+        take();
+        if (!echi_parts_valid(&plan.parts, plan.codec, &fault) || !echi_parts_fit(&plan.parts, &request.layers, false, &fault))
+            fail_msg("seed %u: rule %d of part %d", seed, fault.rule, fault.part);
+        int owned[ECHI_SHARDS_MAX] = {0};
+        for (int i = 0; i < plan.parts.count; i++) owned[plan.parts.part[i].shard]++;
+        for (int k = 0; k < plan.shards; k++) assert_true(owned[k] > 0);
+        usual = plan;
+        usual.parts.count = 0;
+        echi_plan_parts(&request, times, &usual);
+        echi_predict(&usual, times, &request.load, 0, &work.predict, &p);
+        assert_true(usual.shards == plan.shards && (choice.table_gain >= 0.1 || !(choice.table_gain > 0)));
+        if (choice.candidate[0].rate < p.rate * (1 - 1e-9)) fail_msg("seed %u: slower", seed);
+        others += choice.table_gain > 0;
+        merged += plan.parts.count < usual.parts.count;
+    }
+    print_message("%d of 40 have another table than the default, %d a shorter one\n", others, merged);
+    assert_true(others > 4 && merged > 2 && others < 36);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_nodes_go_in_step),
@@ -555,6 +694,9 @@ int main(void) {
         cmocka_unit_test(some_train_and_others_own),
         cmocka_unit_test(one_node_that_is_faster_alone),
         cmocka_unit_test(who_trains_alone_owns_all),
+        cmocka_unit_test(messages_that_cost_much_are_few),
+        cmocka_unit_test(a_table_is_nearly_the_best),
+        cmocka_unit_test(a_table_is_one_of_the_model),
         cmocka_unit_test(a_choice_can_be_watched),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

@@ -3,6 +3,7 @@
 #ifndef ECHI_CHOICE_H
 #define ECHI_CHOICE_H
 #include "echi_planner.h"
+#include "echi_merge.h"
 #include "echi_predict.h"
 
 /* bsp, asp, ssp and two or more groups, each with and without layer separation. */
@@ -29,6 +30,7 @@ struct echi_choice {
                                              by itself (only where the policy is the planner's choice) */
     int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
     int alone; double alone_gain;         /* under a policy that was given, a node that by itself makes so much more; -1: none does */
+    double table_gain;                    /* by another table of parts than the default one; 0: it has that */
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
@@ -45,6 +47,7 @@ struct echi_choice_work {
     struct echi_plan_request left, rounds, half;    /* without who is left out; of rounds; of those with half of the nodes */
     struct echi_plan_request fewer;                 /* of rounds in which fewer train, and the others own parameters */
     double rate[ECHI_WORLD_MAX];
+    struct echi_merge_piece piece[ECHI_PARTS_MAX];   /* of a table of parts */
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };
 
@@ -52,6 +55,7 @@ struct echi_choice_work {
  * with the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and
  * with ECHI_SHARDS_AUTO the parts have as many owners as pay, or a ring sums them. Nodes whose links are thin beside the others' are left
  * out where that gains, unless the plan request keeps all; under a policy that is the planner's choice, any that hold the others up.
+ * Rounds get the table of parts with which they are predicted to be the fastest.
  * Deterministic. ECH_E_ARGUMENT and a sentence in text[cap] when the plan request cannot be met. Takes some ten to a hundred predictions
  * of a few ms each. */
 ech_status echi_plan_choose(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],

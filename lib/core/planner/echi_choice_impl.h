@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of a choice share: candidate.c (what a plan is worth), place.c (where its head and owners are), policies.c (which policy),
- * choice.c (who is left out). */
+ * What the files of a choice share: candidate.c (what a plan is worth), place.c (where its head and owners are), tables.c (which parts it
+ * has), policies.c (which policy), choice.c (who is left out). */
 #ifndef ECHI_CHOICE_IMPL_H
 #define ECHI_CHOICE_IMPL_H
 #include "echi_choice.h"
@@ -26,6 +26,11 @@ bool echi_choice_one_way(const struct echi_plan_request *request, const struct e
 void echi_choice_place(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_exchange(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_workers(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+
+/* tables.c: gives a plan of rounds another table of parts, and choice->candidate[taken] what is then predicted, where that gains. Its
+ * owners stay. Uses work->tried. */
+void echi_choice_table(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
+                       struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *choice);
 
 /* policies.c: as echi_plan_choose, of the nodes that are not absent, all of which stay. */
 ech_status echi_choice_make(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Optimal merging against all ways to cut a step's gradients, against MG-WFBP's greedy rule, buckets of a size and no merging at all. */
+#include "echi_merge.h"
+#include "echi_random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { PIECES = 11 };
+static struct echi_merge_work work;
+static struct echi_merge_piece piece[ECHI_PARTS_MAX];
+static bool begins[ECHI_PARTS_MAX];
+
+/* When the last message of this cut is through. */
+static double through(int count, const struct echi_merge_stage *stage, const bool *cut) {
+    double first = 0, second = 0, params = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        params += piece[i].params;
+        if (!cut[i]) continue;
+        first = fmax(first, piece[i].ready) + stage[0].message + stage[0].param * params;
+        second = fmax(second, first) + stage[1].message + stage[1].param * params;
+        params = 0;
+    }
+    return second;
+}
+
+static double best_of_all(int count, const struct echi_merge_stage *stage) {
+    double best = INFINITY;
+    for (unsigned mask = 0; mask < 1u << (count - 1); mask++) {
+        bool cut[PIECES] = {true};
+        for (int i = 1; i < count; i++) cut[i] = mask >> (i - 1) & 1;
+        best = fmin(best, through(count, stage, cut));
+    }
+    return best;
+}
+
+/* The rule of MG-WFBP's published program: from the last layer on, each is merged into the one before it where that is ready while the
+ * message is sent, and sooner than a message alone would take. */
+static void greedy(int count, const struct echi_merge_stage *stage, bool *cut) {
+    double params[ECHI_PARTS_MAX], takes[ECHI_PARTS_MAX], leaves[ECHI_PARTS_MAX];
+    for (int i = 0; i < count; i++) {
+        params[i] = piece[i].params;
+        takes[i] = stage->message + stage->param * params[i];
+        cut[i] = true;
+    }
+    for (int i = count - 1; i > 0; i--) {
+        for (int k = count - 1; k >= 0; k--) leaves[k] = fmax(piece[k].ready, k == count - 1 ? 0 : leaves[k + 1] + takes[k + 1]);
+        const double next = piece[i - 1].ready;
+        if (!(next < leaves[i] + takes[i] && (leaves[i] > next || next - leaves[i] < stage->message))) continue;
+        params[i - 1] += params[i];
+        takes[i - 1] = stage->message + stage->param * params[i - 1];
+        params[i] = takes[i] = 0;
+        cut[i] = false;
+    }
+}
+
+/* As DDP has it: whoever fills a bucket is its last. */
+static void buckets(int count, double size, bool *cut) {
+    double params = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        params += piece[i].params;
+        cut[i] = i == 0 || params >= size;
+        if (cut[i]) params = 0;
+    }
+}
+
+static double part(struct echi_random *r, double most) { return most * echi_random_below(r, 1000) / 1000; }
+
+static int any_case(struct echi_random *r, int most, struct echi_merge_stage stage[ECHI_MERGE_STAGES]) {
+    const int count = 1 + (int)echi_random_below(r, (uint32_t)most), kind = (int)echi_random_below(r, 3);
+    double ready = part(r, 3);
+    for (int i = count - 1; i >= 0; i--) {
+        ready += 1e-3 + part(r, kind == 0 ? 1 : kind == 1 ? 4 : 0.1);
+        piece[i] = (struct echi_merge_piece){ready, 1e-3 + (echi_random_below(r, 4) ? part(r, 1) : part(r, 10))};
+    }
+    for (int s = 0; s < ECHI_MERGE_STAGES; s++)
+        stage[s] = (struct echi_merge_stage){part(r, echi_random_below(r, 2) ? 3 : 0.3), part(r, echi_random_below(r, 2) ? 2 : 0.2)};
+    if (echi_random_below(r, 2)) stage[1] = (struct echi_merge_stage){0, 0};
+    return count;
+}
+
+static void no_cut_is_better(void **state) {
+    (void)state;
+    int most = 0, longer = 0;
+    double worst = 1;
+    for (uint32_t seed = 1; seed <= 20000; seed++) {
+        struct echi_random r;
+        struct echi_merge_stage stage[ECHI_MERGE_STAGES];
+        bool cut[ECHI_PARTS_MAX];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 84);
+        const int count = any_case(&r, PIECES, stage);
+        const double found = echi_merge(piece, count, stage, &work, begins), best = best_of_all(count, stage);
+        if (fabs(found - best) > 1e-12 * best) fail_msg("seed %u: %d pieces take %.15g, the best way %.15g", seed, count, found, best);
+        assert_true(begins[0] && fabs(through(count, stage, begins) - found) <= 1e-12 * found);
+        for (int i = 0; i < count; i++) most = work.ways[i] > most ? work.ways[i] : most;
+        greedy(count, stage, cut);
+        longer += through(count, stage, cut) > found * (1 + 1e-9);
+        worst = fmax(worst, through(count, stage, cut) / found);
+        assert_true(through(count, stage, cut) >= found * (1 - 1e-12));
+        buckets(count, 2, cut);
+        assert_true(through(count, stage, cut) >= found * (1 - 1e-12));
+    }
+    print_message("ways kept: %d at most; the greedy rule takes longer in %.1f %% of the cases, %.2f times as long in one\n", most,
+                  longer / 200.0, worst);
+    assert_true(most > 1 && most < ECHI_MERGE_WAYS && longer > 0);
+}
+
+/* As long as a plan's: what no brute force can tell, other ways to cut still must not beat. */
+static void tables_as_long_as_a_plans(void **state) {
+    (void)state;
+    int most = 0;
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        struct echi_random r;
+        struct echi_merge_stage stage[ECHI_MERGE_STAGES];
+        bool cut[ECHI_PARTS_MAX];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 85);
+        const int count = any_case(&r, ECHI_PARTS_MAX, stage);
+        const double found = echi_merge(piece, count, stage, &work, begins);
+        assert_true(fabs(through(count, stage, begins) - found) <= 1e-12 * found);
+        for (int i = 0; i < count; i++) most = work.ways[i] > most ? work.ways[i] : most;
+        for (int k = 0; k < 400; k++) {   /* neighbours of what was found, and anything */
+            memcpy(cut, begins, sizeof cut);
+            for (uint32_t n = k < 200 ? 1 : echi_random_below(&r, (uint32_t)count); n > 0; n--) {
+                const uint32_t at = echi_random_below(&r, (uint32_t)count);
+                cut[at] = at == 0 || !cut[at];
+            }
+            if (through(count, stage, cut) < found * (1 - 1e-12)) fail_msg("seed %u: another cut of %d pieces is better", seed, count);
+        }
+    }
+    print_message("ways kept: %d at most\n", most);
+}
+
+static void set(int count, const double *backward, const double *params, double forward) {
+    double ready = forward;
+    for (int i = count - 1; i >= 0; i--) {
+        ready += backward[i];
+        piece[i] = (struct echi_merge_piece){ready, params[i]};
+    }
+}
+
+/* Worked out by hand: three layers that the greedy rule cuts into two messages of which the first waits, 26; the best takes 21. */
+static void where_the_greedy_rule_waits(void **state) {
+    (void)state;
+    const struct echi_merge_stage stage[ECHI_MERGE_STAGES] = {{6, 1}};
+    bool cut[ECHI_PARTS_MAX];
+    set(3, (double[]){6, 5, 2}, (double[]){1, 1, 5}, 0);
+    greedy(3, stage, cut);
+    assert_true(cut[0] && cut[1] && !cut[2] && fabs(through(3, stage, cut) - 26) < 1e-12);
+    assert_true(fabs(echi_merge(piece, 3, stage, &work, begins) - 21) < 1e-12);
+    assert_true(begins[0] && !begins[1] && begins[2]);
+}
+
+/* Four layers at three costs of a message and a byte: one message a layer, all in one after backward, and the best. */
+static void four_layers(void **state) {
+    (void)state;
+    static const struct { double message, byte, each, one, best; } at[] = {{0.5, 1, 15.6, 22, 15.6}, {2, 1, 20.5, 23.5, 18.5},
+                                                                           {0.1, 0.2, 15.12, 16.4, 15.12}};
+    const bool each[] = {true, true, true, true}, one[] = {true, false, false, false};
+    set(4, (double[]){4, 3, 2, 1}, (double[]){0.1, 0.4, 2, 4}, 5);
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        const struct echi_merge_stage stage[ECHI_MERGE_STAGES] = {{at[i].message, at[i].byte}};
+        assert_true(fabs(through(4, stage, each) - at[i].each) < 1e-12);
+        assert_true(fabs(through(4, stage, one) - at[i].one) < 1e-12);
+        assert_true(fabs(echi_merge(piece, 4, stage, &work, begins) - at[i].best) < 1e-12);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_cut_is_better), cmocka_unit_test(tables_as_long_as_a_plans), cmocka_unit_test(where_the_greedy_rule_waits),
+        cmocka_unit_test(four_layers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
