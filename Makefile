@@ -103,24 +103,25 @@ INC_model     := $(INC_ops) -Ilib -Ilib/model
 INC_data      := $(INC_ops) -Ilib -Ilib/data
 INC_exec      := $(INC_model) -Ilib/data -Ilib/core/types -Ilib/exec
 INC_job       := $(INC_exec) $(addprefix -Ilib/core/,cost planner sync exchange roles) -Ilib/job
+INC_import    := $(INC_job) -Ilib/import
 INC_replay    := $(INC_job) -Ilib/drive/replay
 INC_live      := $(INC_replay) -Inet -Ilib/drive/live
 INC_sim       := $(INC_live) -Ilib/drive/sim
-INC_api       := $(INC_sim)
+INC_api       := $(INC_sim) -Ilib/import
 INC_doctor    := $(INC_live) -Ilib/doctor
 INC_tools     := $(INC_pure) -Ilib
-INC_test      := $(INC_sim) -Ilib/doctor -Itest $(if $(CMOCKA),-Itest/plain)
+INC_test      := $(INC_sim) -Ilib/import -Ilib/doctor -Itest $(if $(CMOCKA),-Itest/plain)
 room = $(if $(filter port/pure/% lib/%,$1),$(notdir $(patsubst %/,%,$(dir $1))),$(firstword $(subst /, ,$1)))
 inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c \
                           lib/*/*.c lib/*/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/%,$(SRC))
+SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/% lib/import/%,$(SRC))
 endif
 # What a board has no use for: simulated clusters, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
-SRC := $(filter-out lib/drive/sim/% lib/doctor/% $(patsubst %,lib/drive/replay/%.c,replay recompute spent trace_text) \
+SRC := $(filter-out lib/drive/sim/% lib/doctor/% lib/import/% $(patsubst %,lib/drive/replay/%.c,replay recompute spent trace_text) \
                     lib/api/simulate.c lib/api/replay_run.c,$(SRC))
 endif
 # Kinds of devices, each a folder of hal/. The CPU is always there. hal/backends.c asks for ECHI_WITHOUT_... of those left out.

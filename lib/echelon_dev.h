@@ -83,6 +83,13 @@ struct ech_sim_options {
     int costs_only;               /* 1: nothing is computed, it only costs: no weights, losses of 0, and nobody evaluates. `data` may be
                                      NULL: then there are 65,536 samples of the model's shape */
     const char *profile;          /* what arithmetic costs; NULL: the built-in one */
+    const char *trace;            /* layer-wise times that another system has measured (lib/import/README.md). They are planned, with
+                                     costs_only and config's steps 0, in the place of a model, which is NULL as `data` is. hosts' speeds are
+                                     relative to its machine; `workers` are as fast. Without a profile only steps and bytes take time.
+                                     NULL: there is none */
+    const char *alpha_beta;       /* with `trace` and `workers`: "50e-6,0.8e-9", seconds of a message and of a byte between two of them, or
+                                     a log of OSU's all-reduce, whose fit counts as a ring's. NULL: as the trace's own all-reduce times */
+    int trace_batch;              /* samples of a step in the trace, up to 65,536; 0: as it says, else 64 */
     struct ech_sim_counts *counts;   /* filled if not NULL */
 };
 /* Runs what ech_train would run on all nodes of a cluster, in this thread and in virtual time. Nothing but the arguments decides:

@@ -58,7 +58,7 @@ int command_run(enum subcommand sub, int argc, char **argv, void (*print_help)(v
         return 0;
     }
     if (status == ECH_OK) status = check_files(&command, &err);
-    if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
+    if (status == ECH_OK && !command.trace) status = ech_model_open(command.model, &model, &err);
     if (status == ECH_OK && command.data) status = ech_data_open(command.data, command.config.seed, &data, &err);
     int code = exit_status(status);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);

@@ -8,8 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char default_model[] = "lenet5";
 static const struct ech_option own[] = {
-    {"model", "NAME|FILE", "lenet5", "built-in model (lenet5, resnet18, vgg19, alexnet), or a text file with one layer a line"},
+    {"model", "NAME|FILE", default_model, "built-in model (lenet5, resnet18, vgg19, alexnet), or a text file with one layer a line"},
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files or CIFAR-10's six binary ones, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
@@ -21,6 +22,12 @@ static const struct ech_option own[] = {
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
     {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
     {"profile", "FILE", "", "what arithmetic costs, as `echelon train --profile-out` writes it; without it a built-in table"},
+    {"trace", "FILE", "",
+     "instead of a model, layer times of another system: a table of the DAG model of S-SGD, a log of B-Caffe, a graph of PipeDream"},
+    {"alpha-beta", "A,B|FILE", "",
+     "with --trace and --workers: seconds of a message and of a byte between two of them, as in 50e-6,0.8e-9, or a log of OSU's "
+     "all-reduce; without it links follow from the trace's own all-reduce times"},
+    {"trace-batch", "SAMPLES", "", "samples of a step in the trace, where its file does not say [64]"},
     {"curve", "FILE", "", "a line for each evaluation: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},
@@ -31,9 +38,11 @@ static const struct ech_option own[] = {
 };
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
 
-/* Options that one of the subcommands does not have, and what its user is told. All others are of all. */
+/* Options that one of the subcommands does not have, and what its user is told. All others are of all. What `sim` lacks `plan` lacks too,
+ * but for those of SIM_ALONE. */
+enum { SIM_ALONE = DOCTOR + 1 };
 static const struct {
-    enum subcommand without;
+    int without;
     const char *name, *instead;
 } lacking[] = {
     {TRAIN, "hosts", "machines are simulated by `echelon sim`"},
@@ -64,6 +73,15 @@ static const struct {
     {PLAN, "progress", "it ends with one page"},
     {PLAN, "verbose", "it says all it finds"},
     {PLAN, "json", "--report FILE writes what is predicted as JSON"},
+    {TRAIN, "trace", "`echelon plan` plans what a trace has the times of"},
+    {TRAIN, "alpha-beta", "a run measures its links"},
+    {TRAIN, "trace-batch", "`echelon plan` takes a trace"},
+    {DOCTOR, "trace", "`echelon plan` plans what a trace has the times of"},
+    {DOCTOR, "alpha-beta", "--links measures links"},
+    {DOCTOR, "trace-batch", "`echelon plan` takes a trace"},
+    {SIM_ALONE, "trace", "a trace has times and no arithmetic: `echelon plan` takes it"},
+    {SIM_ALONE, "alpha-beta", "say what each node's link carries in --hosts FILE, as in 'link 100 Mb/s delay 25 us'"},
+    {SIM_ALONE, "trace-batch", "`echelon plan` takes a trace"},
     {SIM, "json", "--report FILE writes what a run did as JSON"},
     {SIM, "listen", "simulated nodes meet without a network"},
     {SIM, "links", "simulated nodes meet without a network"},
@@ -94,7 +112,10 @@ static const struct {
 enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
 
 /* A plan is one of simulated machines. */
-static bool is_of(int row, enum subcommand sub) { return lacking[row].without == sub || (sub == PLAN && lacking[row].without == SIM); }
+static bool is_of(int row, enum subcommand sub) {
+    const int without = lacking[row].without;
+    return without == (int)sub || (sub == PLAN && without == SIM) || (sub == SIM && without == SIM_ALONE);
+}
 
 /* NULL: `sub` has this option. */
 static const char *told_instead(enum subcommand sub, const char *name) {
@@ -113,7 +134,7 @@ static const struct {
     const char *title, *names;
 } sections[] = {
     {"What to train", " model data init "},
-    {"The simulated cluster", " hosts workers spread compute profile "},
+    {"The simulated cluster", " hosts workers spread compute profile trace trace-batch alpha-beta "},
     {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
               "threads isa slow measure "},
     {"How the nodes work together",
@@ -260,12 +281,11 @@ ech_status command_device(const struct command *command, int rank, struct ech_co
     return ech_config_set(config, "device", device, err);
 }
 
-/* A whole number of nodes. */
-static ech_status set_count(const char *name, const char *value, int most, int *out, struct ech_error *err) {
+static ech_status set_count(const char *name, const char *value, const char *of, int most, int *out, struct ech_error *err) {
     char *end;
     long n = strtol(value, &end, 10);
     if (!*value || *end || n < 1 || n > most)
-        return wrong(err, "--%s '%.40s': give a whole number of nodes from 1 to %d", name, value, most);
+        return wrong(err, "--%s '%.40s': give a whole number of %s from 1 to %d", name, value, of, most);
     *out = (int)n;
     return ECH_OK;
 }
@@ -281,11 +301,14 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "links") == 0) command->links = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
     else if (strcmp(name, "device") == 0) return set_device(command, value, err);
-    else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);
-    else if (strcmp(name, "workers") == 0) return set_count(name, value, ECH_WORLD_MAX, &command->workers, err);
+    else if (strcmp(name, "local") == 0) return set_count(name, value, "nodes", ECH_LIVE_MAX, &command->local, err);
+    else if (strcmp(name, "workers") == 0) return set_count(name, value, "nodes", ECH_WORLD_MAX, &command->workers, err);
     else if (strcmp(name, "hosts") == 0) command->hosts = value;
     else if (strcmp(name, "spread") == 0) command->spread = value;
     else if (strcmp(name, "profile") == 0) command->profile = value;
+    else if (strcmp(name, "trace") == 0) command->trace = value;
+    else if (strcmp(name, "alpha-beta") == 0) command->alpha_beta = value;
+    else if (strcmp(name, "trace-batch") == 0) return set_count(name, value, "samples", 65536, &command->trace_batch, err);
     else if (strcmp(name, "compute") == 0) {
         command->costs_only = strcmp(value, "model") == 0;
         if (!command->costs_only && strcmp(value, "real") != 0) return wrong(err, "--compute '%.40s': give real or model", value);
@@ -373,6 +396,19 @@ static ech_status settle(struct command *command, struct ech_error *err) {
     return ech_config_check(c, err);
 }
 
+/* A trace is planned in the place of a model, whose machines the named spreads are. */
+static ech_status settle_trace(const struct command *command, struct ech_error *err) {
+    if (!command->trace && command->alpha_beta)
+        return wrong(err, "--alpha-beta is for machines like a trace's: give --trace FILE, or say what links carry in --hosts FILE");
+    if (!command->trace) return command->trace_batch ? wrong(err, "--trace-batch is about a trace: give --trace FILE") : ECH_OK;
+    if (command->model != default_model) return wrong(err, "--trace is planned in the place of a model: leave --model out");
+    if (command->data) return wrong(err, "--trace is planned without samples: leave --data out");
+    if (command->spread)
+        return wrong(err, "--trace with --workers is of machines that are alike: leave --spread out, or give --hosts FILE");
+    if (command->hosts && command->alpha_beta) return wrong(err, "--hosts says what links carry: leave --alpha-beta out");
+    return ECH_OK;
+}
+
 /* What of a simulated cluster the user has said must fit together; the rest is the library's to check, with the number of hosts. */
 static ech_status settle_sim(const struct command *command, struct ech_error *err) {
     const struct ech_config *c = &command->config;
@@ -380,6 +416,8 @@ static ech_status settle_sim(const struct command *command, struct ech_error *er
         return wrong(err, "which machines? Give --hosts FILE, or --workers N and --spread even, mild or strong");
     if (command->hosts && command->workers) return wrong(err, "--hosts says how many machines there are: leave --workers out");
     if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
+    const ech_status status = settle_trace(command, err);
+    if (status != ECH_OK) return status;
     if (command->costs_only && *c->save) return wrong(err, "--compute model learns no weights to --save: leave one of them out");
     if (command->costs_only && *c->init) return wrong(err, "--compute model takes no weights from --init: leave one of them out");
     if (command->costs_only && *command->curve)
@@ -417,7 +455,8 @@ static ech_status take_all(struct command *command, int argc, char **argv, struc
 }
 
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.sub = sub, .model = "lenet5", .curve = "", .placed = sub == SIM || sub == PLAN, .costs_only = sub == PLAN};
+    *command = (struct command){.sub = sub, .model = default_model, .curve = "", .placed = sub == SIM || sub == PLAN,
+                                .costs_only = sub == PLAN};
     ech_config_init(&command->config);
     if (sub == PLAN) strcpy(command->config.sync, "auto");   /* all are compared where nobody says which */
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */

@@ -4,11 +4,14 @@
 #include "echelon_dev.h"
 
 static void print_help(void) {
-    puts("usage: echelon plan [--model NAME|FILE] (--hosts FILE | --workers N [--spread NAME]) [options]\n\n"
+    puts("usage: echelon plan [--model NAME|FILE | --trace FILE] (--hosts FILE | --workers N [--spread NAME]) [options]\n\n"
          "Plans a run on the machines of a file, as rank 0 of `echelon train` would, and prints what it compared, the plan, the images/s\n"
          "that it predicts, and what these machines would wait for. Nothing is trained, so no --data is needed:\n"
          "  echelon plan --model resnet18 --hosts test/hosts/links\n"
          "  echelon plan --model alexnet --workers 8 --sync bsp --exchange ring --save-plan ring.plan\n\n"
+         "With --trace FILE it plans what another system has measured layer by layer, on machines like that system's: speeds of --hosts\n"
+         "are relative to them, and nothing but steps and bytes takes time unless --profile says what else costs:\n"
+         "  echelon plan --trace alexnet.graph.txt --workers 8 --alpha-beta 50e-6,0.8e-9\n\n"
          "Without --sync all policies are compared. What arithmetic costs comes from --profile; without it from a built-in one.\n"
          "On machines that are there, `echelon train --steps 0` measures, plans and says the same.");
     command_print_options(stdout, PLAN);
@@ -26,7 +29,8 @@ static int plan(const struct command *command, const ech_model *model, const ech
     struct ech_config config = command->config;
     struct ech_report report = {0};
     const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
-        .spread = command->spread, .costs_only = 1, .profile = command->profile};
+        .spread = command->spread, .costs_only = 1, .profile = command->profile, .trace = command->trace,
+        .alpha_beta = command->alpha_beta, .trace_batch = command->trace_batch};
     config.on_log = on_log;
     ech_status status = ech_config_set(&config, "steps", "0", &err);
     if (status == ECH_OK) status = ech_config_set(&config, "eval-every", "0", &err);

@@ -21,6 +21,8 @@ struct command {
     const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
     const char *hosts, *spread, *profile; /* sim, plan; NULL: not given */
     int workers;                          /* sim, plan; 0: not given */
+    const char *trace, *alpha_beta;       /* plan; NULL: not given */
+    int trace_batch;                      /* plan; 0: not given */
     bool costs_only;                      /* sim: --compute model; plan: true */
     int local;                            /* --local N; 0: not given */
     bool placed;                          /* the options say which node this is, so that no launcher is asked */
@@ -42,7 +44,7 @@ void command_print_statuses(FILE *to);
 const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
 
 /* command.c: one command that trains, or looks whether it could, from its arguments to its exit status: parsed, checked, model and data
- * opened (data NULL: a doctor, or a plan, was given none), run. */
+ * opened (data NULL: a doctor, or a plan, was given none; model NULL: a trace is planned), run. */
 int command_run(enum subcommand sub, int argc, char **argv, void (*print_help)(void),
                 int (*run)(const struct command *command, const ech_model *model, const ech_data *data));
 /* A run of an hour must not end with a file that could never have been written. The file itself is not touched; "" is none. */

@@ -29,7 +29,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     }
     ECHI_TRY_GOTO(echi_config_whole(given, config, err), out);
     ECHI_TRY_GOTO(echi_job_make(model, data, config, job, err), out);
-    echi_report_begin(report, model, data, config);
+    echi_report_begin(report, model->name, data->name, config);
     if (job->augment && config->rank == 0)
         echi_config_log(config, ECH_LOG_INFO, "training samples are cropped and mirrored at random (augment off takes them as they are)");
     if (config->rank == 0) {

@@ -5,9 +5,8 @@
 #include "echelon.h"
 #include "echi_roles.h"
 
-/* Before a run: what is known of it. */
-void echi_report_begin(struct ech_report *report, const struct ech_model *model, const struct ech_data *data,
-                       const struct ech_config *config);
+/* Before a run: what is known of it, by the names of its model and its data. */
+void echi_report_begin(struct ech_report *report, const char *model, const char *data, const struct ech_config *config);
 /* The coordinator's sentence for an end that is not as asked; nothing when it is. */
 void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, struct ech_error *err);
 /* The weights that a run begins with, from --init or the seed; *out is from echi_alloc_aligned. */

@@ -15,6 +15,8 @@ ech_status echi_profile_save(const char *path, const struct echi_profile *profil
 /* Makes a profile one of this model: steps cost in proportion to their multiply-adds, in front of the cut and behind it, and so do the
  * units within them; what is counted by parameter or byte stays, and times.exchange follows. False when nothing had to be changed. */
 bool echi_profile_fit(struct echi_profile *profile, const struct ech_model *model);
+/* Other steps, of a model with so many floats; what is counted by parameter, byte and message stays, and times.exchange follows. */
+void echi_profile_steps(struct echi_profile *profile, const struct echi_times *times, double parameters);
 /* Images a second of this machine alone: of steps of 64 samples, as the report's step_seconds. */
 double echi_profile_images(const struct echi_profile *profile);
 #endif

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void echi_report_begin(struct ech_report *r, const struct ech_model *model, const struct ech_data *data, const struct ech_config *config) {
-    snprintf(r->model, sizeof r->model, "%s", model->name);
-    snprintf(r->data, sizeof r->data, "%s", data->name);
+void echi_report_begin(struct ech_report *r, const char *model, const char *data, const struct ech_config *config) {
+    snprintf(r->model, sizeof r->model, "%s", model);
+    snprintf(r->data, sizeof r->data, "%s", data);
     snprintf(r->sync, sizeof r->sync, "%s", config->sync);
     snprintf(r->version, sizeof r->version, "%s", ECH_VERSION);
     r->world = config->world;

@@ -95,7 +95,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
         if (strcmp(c->sync, echi_policy_of((enum echi_sync)s)->name) == 0) w->sync = (enum echi_sync)s;
     if (w->sync == ECHI_SYNCS)
         return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
-    w->separate = job->model ? c->separate : 0;
+    w->separate = job->model || job->cut > 0 ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;

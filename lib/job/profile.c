@@ -122,6 +122,12 @@ void echi_profile_of(struct echi_profile *p, const char *machine, const struct e
     if (p->times.units == 0) units_by_operations(&p->times, model, UNKNOWN);
 }
 
+void echi_profile_steps(struct echi_profile *p, const struct echi_times *times, double parameters) {
+    p->times = *times;
+    p->parameters = parameters;
+    finish(p);
+}
+
 double echi_profile_images(const struct echi_profile *p) { return 64 / echi_times_whole(&p->times, 64); }
 
 /* ---------------------------------------------------------- other models */

@@ -50,10 +50,11 @@ room lib/model        lib/model/ ops/ hal/ port/
 room lib/data         lib/data/ port/
 room lib/exec         lib/exec/ lib/core/types/ lib/{model,data}/ ops/ hal/ port/
 room lib/job          lib/job/ lib/core/ lib/{exec,model,data}/ ops/ hal/ port/
+room lib/import       lib/import/ lib/core/ lib/{job,exec,model,data}/ ops/ hal/ port/
 room lib/drive/replay lib/drive/replay/ lib/core/ lib/{job,exec,model,data}/ ops/ hal/ port/
 room lib/drive/live   lib/drive/live/ lib/drive/replay/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
 room lib/drive/sim    lib/drive/sim/ lib/drive/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
-room lib/api          lib/api/ lib/drive/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
+room lib/api          lib/api/ lib/drive/ lib/core/ lib/{import,job,exec,model,data}/ net/ ops/ hal/ port/
 room lib/doctor       lib/doctor/ lib/drive/{live,replay}/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
 
 # No memory from the heap, no clock, thread, file or text, and nothing of libm: only memory and strings, and what compilers

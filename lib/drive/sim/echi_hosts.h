@@ -11,6 +11,8 @@ ech_status echi_hosts_load(const char *path, struct echi_hosts *out, struct ech_
 /* `workers` hosts of a named spread: the four classes of the host file of that name in test/hosts, in its order, for any number
  * from 1 to ECHI_WORLD_MAX. ECH_E_ARGUMENT when there is no such name. */
 ech_status echi_hosts_named(int workers, const char *spread, struct echi_hosts *out, struct ech_error *err);
+/* So many of the profile's machine, steady, with links of `rate` bytes a second and `delay` seconds at either end. */
+ech_status echi_hosts_alike(int workers, double rate, double delay, struct echi_hosts *out, struct ech_error *err);
 /* Speeds given in images/s become relative to a machine that trains so many (> 0). Relative ones stay. */
 void echi_hosts_relate(struct echi_hosts *hosts, double images_per_second);
 /* How much longer step number `step` of a host takes than it usually does: its jitter (log-normal, median 1) and whether it

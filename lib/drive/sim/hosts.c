@@ -31,6 +31,8 @@ struct reader {
     struct echi_host usual;                      /* as the lines so far say */
 };
 
+static const struct echi_host usual = {.speed = 1, .cores = -1, .stutter_factor = 1, .dies = -1, .joins = -1};
+
 static const struct echi_unit speed_units[] = {{"x", 1}, {"images/s", 1}, {0}};
 static const struct echi_unit link_units[] = {{"kb/s", 1e3 / 8}, {"Mb/s", 1e6 / 8}, {"Gb/s", 1e9 / 8}, {0}};
 static const struct echi_unit time_units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {0}};
@@ -209,7 +211,7 @@ static ech_status read_lines(struct reader *r) {
 
 /* Reads what `r` was opened on. The reader is the caller's, and too large for a stack. */
 static ech_status read_all(struct reader *r, ech_status opened, struct echi_hosts *out) {
-    r->usual = (struct echi_host){.speed = 1, .cores = -1, .stutter_factor = 1, .dies = -1, .joins = -1};
+    r->usual = usual;
     ech_status status = opened == ECH_OK ? read_lines(r) : opened;
     if (status == ECH_OK) *out = r->hosts;
     echi_lines_close(&r->lines);
@@ -273,6 +275,20 @@ ech_status echi_hosts_named(int workers, const char *name, struct echi_hosts *ou
     struct reader *r = calloc(1, sizeof *r);
     if (!r) return echi_fail_memory(err, "hosts.named", "the hosts");
     return read_all(r, echi_lines_open_text(&r->lines, name, text, "hosts.named", err), out);
+}
+
+ech_status echi_hosts_alike(int workers, double rate, double delay, struct echi_hosts *out, struct ech_error *err) {
+    if (workers < 1 || workers > ECHI_WORLD_MAX)
+        return echi_fail(err, ECH_E_ARGUMENT, "hosts.alike", "%d workers: give a number from 1 to %d", workers, ECHI_WORLD_MAX);
+    struct echi_host *host = malloc((size_t)workers * sizeof *host);
+    if (!host) return echi_fail_memory(err, "hosts.alike", "the hosts");
+    for (int i = 0; i < workers; i++) {
+        host[i] = usual;
+        host[i].rate = rate;
+        host[i].delay = delay;
+    }
+    *out = (struct echi_hosts){.count = workers, .host = host};
+    return ECH_OK;
 }
 
 /* ------------------------------------------------------ random numbers */
