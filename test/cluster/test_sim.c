@@ -115,7 +115,7 @@ static ech_status simulate(struct run *r) {
     echi_model_init(model, r->config.seed, r->params);
     const struct echi_sim_run run = {.config = &r->config, .job = &r->job, .hosts = &r->hosts, .profile = &r->profile, .real = r->real,
                                      .params = r->params};
-    echi_report_begin(&r->report, model, data, &r->config);
+    echi_report_begin(&r->report, model->name, data->name, &r->config);
     return echi_sim_run(&run, &r->report, &r->counts, &r->err);
 }
 static void simulate_well(struct run *r) {
