@@ -119,7 +119,7 @@ SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/r
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
 SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/% lib/import/%,$(SRC))
 endif
-# What a board has no use for: simulated clusters, replays, a doctor. No program of a user calls them.
+# What a board has no use for: simulated clusters, traces of others, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
 SRC := $(filter-out lib/drive/sim/% lib/doctor/% lib/import/% $(patsubst %,lib/drive/replay/%.c,replay recompute spent trace_text) \
                     lib/api/simulate.c lib/api/replay_run.c,$(SRC))

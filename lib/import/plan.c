@@ -10,8 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Floats of gradients of `bytes`, which half a float more makes one more. */
-static size_t floats_of(double bytes) { return (size_t)((bytes + sizeof(float) - 1) / sizeof(float)); }
+/* What is not a whole float counts as one. */
+static size_t floats_of(double bytes) {
+    const size_t whole = (size_t)(bytes / sizeof(float));
+    return whole + ((double)(whole * sizeof(float)) < bytes);
+}
 
 static size_t all_floats(const struct echi_import *import) {
     size_t all = 0;
@@ -78,14 +81,23 @@ static ech_status refuse(struct ech_error *err, const char *fmt, ...) {
     return echi_fail(err, ECH_E_ARGUMENT, "import.plan", "%s", text);
 }
 
-static void warn(const struct echi_import *import, const char *name, const struct ech_config *config) {
+/* What was assumed beside the file. */
+struct assumed { bool batch; int nodes; };   /* nodes of an all-reduce; 0: they were known, or do not count */
+
+static void warn(const struct echi_import *import, const struct assumed *assumed, const char *name, const struct ech_config *config) {
     double seconds = 0;
     for (int i = 0; i < import->count; i++) seconds += import->layer[i].forward + import->layer[i].backward;
+    if (assumed->batch)
+        echi_config_log(config, ECH_LOG_WARN, "%s does not say how many samples a step has: %d are assumed (trace-batch says it)", name,
+                        BATCH);
     if (import->halved)
         echi_config_log(config, ECH_LOG_WARN, "%s has no forward times: half of the backward times are assumed in their place", name);
     if (import->merged > 0)
         echi_config_log(config, ECH_LOG_WARN, "%s has %d layers with parameters: neighbours are planned together, as %d layers", name,
                         import->merged, import->count);
+    if (assumed->nodes > 0)
+        echi_config_log(config, ECH_LOG_WARN, "links follow from all-reduce times of which it is not said how many nodes they are of: "
+                        "as many as are planned are assumed, %d", assumed->nodes);
     if (import->reading > seconds)
         echi_config_log(config, ECH_LOG_WARN, "%s: a step's samples were read in %.3g s and computed in %.3g s; the plan is one of "
                         "machines that do not wait for samples", name, import->reading, seconds);
@@ -93,7 +105,7 @@ static void warn(const struct echi_import *import, const char *name, const struc
 
 /* Of nodes like the trace's machine: as the options say, or as the trace's own all-reduce. */
 static ech_status link_of(const struct echi_import *import, const struct ech_sim_options *o, const char *name, int nodes,
-                          const struct ech_config *config, struct echi_alpha_beta_link *out, struct ech_error *err) {
+                          struct assumed *assumed, struct echi_alpha_beta_link *out, struct ech_error *err) {
     struct echi_alpha_betas fit;
     double number[2];
     *out = (struct echi_alpha_beta_link){0};
@@ -108,9 +120,7 @@ static ech_status link_of(const struct echi_import *import, const struct ech_sim
     if (o->alpha_beta) ECHI_TRY(echi_alpha_beta_load(o->alpha_beta, &fit, err));
     else if (!echi_import_alpha_beta(import, &fit))
         return refuse(err, "%s has no times of communication from which links would follow: give alpha-beta, or hosts with links", name);
-    if (fit.nodes == 0)
-        echi_config_log(config, ECH_LOG_WARN, "links follow from all-reduce times of which it is not said how many nodes they are of: "
-                        "as many as are planned are assumed, %d", nodes);
+    assumed->nodes = fit.nodes == 0 ? nodes : 0;
     /* The parts of a plan are large messages, of up to 4 MB. */
     *out = echi_alpha_beta_ring(fit.piece[fit.pieces - 1], fit.nodes ? fit.nodes : nodes);
     return ECH_OK;
@@ -132,19 +142,17 @@ static ech_status size_steps(const struct echi_import *import, int nodes, struct
 static ech_status make(struct echi_import *import, const struct ech_sim_options *o, const char *name, int nodes, struct ech_config *config,
                        struct echi_profile *profile, struct echi_job *job, struct echi_alpha_beta_link *link, struct ech_error *err) {
     ECHI_TRY(echi_import_load(o->trace, import, err));
+    struct assumed assumed = {.batch = o->trace_batch == 0 && import->batch == 0};
     if (o->trace_batch > 0) import->batch = (uint32_t)o->trace_batch;
-    if (import->batch == 0) {
-        import->batch = BATCH;
-        echi_config_log(config, ECH_LOG_WARN, "%s does not say how many samples a step has: %d are assumed (trace-batch says it)", name,
-                        BATCH);
-    }
-    warn(import, name, config);
+    else if (assumed.batch) import->batch = BATCH;
     echi_import_profile(import, name, profile);
     echi_import_job(import, job);
     if (config->separate == 1 && job->cut == 0)
         return refuse(err, "option separate is on, but %s does not say which layers are fully connected, and what they take in", name);
-    ECHI_TRY(link_of(import, o, name, nodes, config, link, err));
-    return size_steps(import, nodes, config, err);
+    ECHI_TRY(link_of(import, o, name, nodes, &assumed, link, err));
+    ECHI_TRY(size_steps(import, nodes, config, err));
+    warn(import, &assumed, name, config);
+    return ECH_OK;
 }
 
 ech_status echi_import_open(const struct ech_sim_options *options, const char *name, int nodes, struct ech_config *config,

@@ -14,7 +14,7 @@ out() { grep -qE "$1" "$work/out"; }
 
 # --- words
 plans 0 'Exit status:' --help
-for option in hosts workers spread profile sync shards exchange batch report save-plan; do
+for option in hosts workers spread profile trace trace-batch alpha-beta sync shards exchange batch report save-plan; do
     check "--help lists --$option" out "^  --$option "
 done
 for option in rank local compute steps save curve progress; do check "--help does not list --$option" eval "! out '^  --$option '"; done
@@ -56,7 +56,73 @@ check "the error of the prediction is in the report" awk -v e="$(value predicted
 # --- pictures larger than any data set here
 plans 0 'images/s are predicted' --model alexnet --workers 4 --sync bsp --exchange ring
 
+# --- layer times of another system: 1 s of forward and 2 s of backward of each of two layers, 10^9 bytes together
+cat >"$work/table" <<'END'
+Id Name Forward Backward Comm. Size
+0 data 100 0 0 0
+1 conv1 1000000 2000000 100000 200000000
+2 relu1 500000 500000 0 0
+3 fc 500000 1500000 400000 800000000
+END
+warns() { grep -qE "$1" "$work/err"; }
+speed() { value predicted_images_per_second "$1"; }
+is_about() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0.999 * b && a < 1.001 * b) }'; }
+plans 0 '^table, bsp, 1 node$' --trace "$work/table" --trace-batch 30 --workers 1 --sync bsp --report "$work/trace.json"
+check "one machine is as fast as the trace's: 30 images in 6 s" is_about "$(speed "$work/trace.json")" 5
+check "nothing is assumed" [ ! -s "$work/err" ]
+# Two nodes, one of which owns all. At the other the gradients of conv1 are there after 6 s; a byte takes a nanosecond, so all 25 slices are at
+# the owner after 6.2 s, and the last of their weights is back a slice later (0.2 / 25 s), or three, behind two of fc that have left before.
+printf 'hosts 2 speed 1 x link 8 Gb/s\n' >"$work/hosts"
+plans 0 '' --trace "$work/table" --trace-batch 30 --hosts "$work/hosts" --sync bsp --shards 1 --report "$work/trace.json"
+check "two nodes: what overlaps, overlaps" awk -v rate="$(speed "$work/trace.json")" \
+    'BEGIN { period = 60 / rate; exit !(period > 6.2 + 0.99 * 0.2 / 25 && period < 6.2 + 3.01 * 0.2 / 25) }'
+plans 0 '' --trace "$work/table" --workers 4 --sync bsp --save-plan "$work/trace.plan"
+check "it is said of how many samples a step is" warns 'table does not say how many samples a step has: 64 are assumed'
+check "and that links are guessed" warns 'all-reduce times of which it is not said how many nodes they are of: .* are assumed, 4$'
+check "a round is a step of each" grep -q '^round 256' "$work/trace.plan"
+# All-reduce of 4 takes 0.5 ns a byte round a ring: 1.5 bytes over each link, so 3 Gb/s.
+check "links follow from the trace's all-reduce" out '^  links +2.4e\+04 Mb/s, of every node$'
+plans 0 '^  links +1e\+04 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta 50e-6,0.8e-9 --sync bsp
+printf '2,1000 11\n2,2000 12\n2,3000 13\n' >"$work/osu"
+plans 0 '^  links +8e\+03 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta "$work/osu" --sync bsp
+check "a log that says of how many nodes it is needs no guess" eval "! warns 'how many nodes'"
+cat >"$work/graph" <<'END'
+node3 -- Linear(4) -- forward_compute_time=1, backward_compute_time=2, activation_size=800, parameter_size=400000000
+node2 -- Conv2d(3) -- forward_compute_time=40, backward_compute_time=80, activation_size=6400, parameter_size=40000
+node1 -- Input -- forward_compute_time=900, backward_compute_time=0, activation_size=1204224, parameter_size=0
+	node1 -- node2
+	node2 -- node3
+END
+plans 0 'layer separation' --trace "$work/graph" --workers 4 --alpha-beta 1e-5,1e-9
+check "a graph says what is fully connected" out '^  fully connected +trained by rank'
+check "and how long data was read" warns "a step's samples were read in 0.9 s and computed in 0.123 s"
+awk 'BEGIN { for (i = 1; i <= 300; i++) print i, "l", 1000, 2000, 10 + i % 9, 1000 + i }' >"$work/many"
+plans 0 '' --trace "$work/many" --workers 2 --sync bsp
+check "too many layers are planned together" warns 'many has 300 layers with parameters: neighbours are planned together, as 256 layers'
+refuse '1[0-9]' 'nowhere' --trace "$work/table" --workers 2 --profile "$work/nowhere"
+printf '[0, 1000000, 9000, 400]\n[1, 1000, 9000, 40]\n' >"$work/log"
+plans 0 '^log, bsp' --trace "$work/log" --workers 2 --alpha-beta 0,1e-9 --sync bsp
+check "a log has no forward times" warns 'log has no forward times: half of the backward times are assumed in their place'
+plans 0 '^  samples a step +10 \(rank' --trace "$work/table" --trace-batch 10 --workers 4 --alpha-beta 0,1e-9 --sync ssp
+
 # --- mistakes
+refuse 2 '--trace is planned in the place of a model: leave --model out' --trace "$work/table" --workers 2 --model lenet5
+refuse 2 '--trace is planned without samples: leave --data out' --trace "$work/table" --workers 2 --data glyphs
+refuse 2 '--trace with --workers is of machines that are alike' --trace "$work/table" --workers 2 --spread even
+refuse 2 '--hosts says what links carry: leave --alpha-beta out' --trace "$work/table" --hosts "$work/hosts" --alpha-beta 1,1
+refuse 2 '--alpha-beta is for machines like a trace' --workers 2 --alpha-beta 1,1
+refuse 2 '--trace-batch is about a trace' --workers 2 --trace-batch 3
+refuse 2 "--trace-batch '0': give a whole number of samples from 1 to 65536" --trace "$work/table" --workers 2 --trace-batch 0
+refuse 2 'option alpha-beta is 1,-1: give seconds of a message' --trace "$work/table" --workers 2 --alpha-beta 1,-1
+refuse 2 'graph has no times of communication from which links would follow' --trace "$work/graph" --workers 2 --sync bsp
+refuse 2 'option separate is on, but table does not say which layers' --trace "$work/table" --trace-batch 9 --workers 1 --separate 1
+refuse 2 'a round of 4 steps of 60000 samples has 240000, and one has at most 65536' --trace "$work/table" --trace-batch 60000 \
+    --alpha-beta 0,1e-9 --workers 4
+refuse '1[0-9]' 'nowhere' --trace "$work/nowhere" --workers 2
+refuse '1[0-9]' 'table:1: a line of an OSU log is' --trace "$work/table" --workers 2 --trace-batch 9 --alpha-beta "$work/table"
+refuse '1[0-9]' 'hosts:1: a trace begins with' --trace "$work/hosts" --workers 2
+ends_with 2 'sim has no --trace: .*echelon plan' sim --data glyphs --workers 2 --trace "$work/table"
+ends_with 2 'train has no --trace: .*echelon plan' train --data glyphs --trace "$work/table"
 refuse 2 'which machines.*--hosts FILE, or --workers N'
 refuse 2 'plan has no --steps: a plan trains nothing' --workers 2 --steps 3
 refuse 2 'plan has no --rank: all nodes are simulated' --workers 2 --rank 1

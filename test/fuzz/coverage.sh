@@ -14,6 +14,7 @@ parsers="ops/codec.c net/frame.c net/receive.c net/hello.c net/address.c lib/cor
          lib/model/model.c lib/model/json_read.c lib/model/safetensors.c lib/model/tensor_match.c
          lib/data/idx.c lib/data/cifar.c lib/job/plan_file.c lib/job/config.c lib/job/config_check.c
          lib/job/number.c lib/drive/replay/recording.c lib/job/checkpoint.c lib/job/lines.c lib/job/profile.c
+         lib/import/import.c lib/import/table.c lib/import/caffe.c lib/import/graph.c lib/import/alpha_beta.c
          lib/drive/sim/hosts.c lib/doctor/meet.c lib/drive/live/links.c port/pure/echi_error.c"
 printf '%-26s %7s %9s %9s\n' file lines covered branches
 for file in $parsers; do
