@@ -117,7 +117,8 @@ inc  = $(INC_$(call room,$1))
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c \
                           lib/*/*.c lib/*/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/% lib/import/%,$(SRC))
+SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/% \
+                    lib/import/%,$(SRC))
 endif
 # What a board has no use for: simulated clusters, traces of others, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)

@@ -29,7 +29,7 @@ static size_t width_of(const struct echi_import *import) {
 /* Only where it is known what crosses it. */
 static int cut_of(const struct echi_import *import) { return width_of(import) > 0 ? import->cut : import->count; }
 
-/* A step of one sample and one of the batch: between them, and beyond, steps take in proportion. */
+/* A step of one sample and one of the batch: between them, and beyond, steps take in proportion, and so do their layers. */
 static void times_of(const struct echi_import *import, struct echi_times *t) {
     double seconds[ECHI_UNITS_MAX][ECHI_PASSES], side[2] = {0};
     *t = (struct echi_times){.count = import->batch > 1 ? 2 : 1, .n = {1, import->batch}, .sizes = 1, .units = (uint16_t)import->count,
@@ -43,7 +43,6 @@ static void times_of(const struct echi_import *import, struct echi_times *t) {
         t->trunk[i] = side[0] * t->n[i] / import->batch;
         t->head[i] = side[1] * t->n[i] / import->batch;
     }
-    t->size[0] = (uint8_t)(t->count - 1);
     echi_times_share(t, 0, (const double (*)[ECHI_PASSES])seconds);
 }
 

@@ -70,8 +70,8 @@ is_about() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0.999 * b && a < 1.001 
 plans 0 '^table, bsp, 1 node$' --trace "$work/table" --trace-batch 30 --workers 1 --sync bsp --report "$work/trace.json"
 check "one machine is as fast as the trace's: 30 images in 6 s" is_about "$(speed "$work/trace.json")" 5
 check "nothing is assumed" [ ! -s "$work/err" ]
-# Two nodes, one of which owns all. At the other the gradients of conv1 are there after 6 s; a byte takes a nanosecond, so all 25 slices are at
-# the owner after 6.2 s, and the last of their weights is back a slice later (0.2 / 25 s), or three, behind two of fc that have left before.
+# Two nodes, one of which owns all. At the other the gradients of conv1 are there after 6 s; a byte takes a nanosecond, so all 25 slices are
+# at the owner after 6.2 s, and the last of their weights is back a slice later (0.2 / 25 s), or three, behind two of fc that have left.
 printf 'hosts 2 speed 1 x link 8 Gb/s\n' >"$work/hosts"
 plans 0 '' --trace "$work/table" --trace-batch 30 --hosts "$work/hosts" --sync bsp --shards 1 --report "$work/trace.json"
 check "two nodes: what overlaps, overlaps" awk -v rate="$(speed "$work/trace.json")" \
@@ -86,6 +86,11 @@ plans 0 '^  links +1e\+04 Mb/s, of every node$' --trace "$work/table" --workers 
 printf '2,1000 11\n2,2000 12\n2,3000 13\n' >"$work/osu"
 plans 0 '^  links +8e\+03 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta "$work/osu" --sync bsp
 check "a log that says of how many nodes it is needs no guess" eval "! warns 'how many nodes'"
+awk 'BEGIN { for (i = 1; i <= 20; i++) print "2," 1000 * i, i <= 10 ? 50 + 2 * i : 500 + i }' >"$work/osu"   # 4 Gb/s, then 8
+plans 0 '^  links +8e\+03 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta "$work/osu" --sync bsp
+plans 0 '' --trace "$work/table" --trace-batch 30 --workers 2 --alpha-beta 1,1e-9 --sync bsp --shards 1 --report "$work/trace.json"
+check "a message takes alpha: 1 s there and 1 s back" awk -v rate="$(speed "$work/trace.json")" \
+    'BEGIN { period = 60 / rate; exit !(period > 8.2 && period < 8.3) }'
 cat >"$work/graph" <<'END'
 node3 -- Linear(4) -- forward_compute_time=1, backward_compute_time=2, activation_size=800, parameter_size=400000000
 node2 -- Conv2d(3) -- forward_compute_time=40, backward_compute_time=80, activation_size=6400, parameter_size=40000

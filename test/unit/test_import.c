@@ -224,6 +224,9 @@ static void a_graph_is_read(void **state) {
     taken("\tnode5 -- node6\nnode5 -- Linear(1) -- forward_compute_time=1, backward_compute_time=1, activation_size=4, parameter_size=4 "
           "-- stage_id=0\n" NODE(6, "Conv2d(1)", 1, 1, 4, 4));
     assert_true(trace.count == 2 && trace.cut == 2 && trace.batch == 0);
+    taken(NODE(4, "Conv2d(1)", 1, 1, 4, 4) NODE(5, "Linear(1)", 1, 1, 4, 4) NODE(6, "Conv2d(1)", 1, 1, 4, 4)
+          "\tnode4 -- node5\n\tnode5 -- node6\n");
+    assert_true(trace.count == 3 && trace.cut == 3);
     /* Fully connected layers alone: there is nothing in front of them. */
     taken(NODE(5, "Linear(1)", 1, 1, 4, 4) NODE(6, "Linear(1)", 1, 1, 4, 4) "\tnode5 -- node6\n");
     assert_true(trace.count == 2 && trace.cut == 2);
@@ -235,6 +238,21 @@ static void a_graph_is_read(void **state) {
     assert_int_equal(trace.batch, 2);
     taken(NODE(1, "Input", 0, 0, 1204228, 0) NODE(6, "Linear(1)", 1, 1, 4, 4));
     assert_int_equal(trace.batch, 0);
+}
+
+/* Of 300 convolutions and two small layers behind the cut these two are planned together, and nothing across it. */
+static void nothing_is_merged_across_the_cut(void **state) {
+    (void)state;
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (int i = 1; i <= 302; i++)
+        fprintf(f, "node%d -- %s(1) -- forward_compute_time=1, backward_compute_time=1, activation_size=4, parameter_size=%d\n", i,
+                i <= 300 ? "Conv2d" : "Linear", i <= 300 ? 1000 : 4);
+    for (int i = 1; i < 302; i++) fprintf(f, "\tnode%d -- node%d\n", i, i + 1);
+    fclose(f);
+    assert_int_equal(echi_import_load(path, &trace, &error), ECH_OK);
+    assert_true(trace.count == 256 && trace.merged == 302 && trace.cut == 255 && trace.row == 4);
+    layer_is(255, "node301 Linear", 2e-3, 2e-3, 0, 8);
 }
 
 /* The order of lines does not count: all rotations of a file are one trace. */
@@ -370,7 +388,8 @@ static void a_trace_becomes_a_profile_and_a_job(void **state) {
     for (int u = 0; u < 5; u++)
         for (int pass = 0; pass < 2; pass++) {
             const double expected = pass == ECHI_FORWARD ? trace.layer[u].forward : trace.layer[u].backward;
-            if (!(fabs(echi_times_unit(t, u, pass, 2) - expected) < 1e-6)) fail_msg("unit %d takes %g", u, echi_times_unit(t, u, pass, 2));
+            const double takes = echi_times_unit(t, u, (enum echi_pass)pass, 2);
+            if (!(fabs(takes - expected) < 1e-6)) fail_msg("unit %d takes %g", u, takes);
         }
     is(profile.parameters, 711);
     is(t->exchange, 711 * 5e-10), is(t->update, 711 * 1e-9), is(t->messages, 6e-6);
@@ -385,6 +404,28 @@ static void a_trace_becomes_a_profile_and_a_job(void **state) {
     echi_import_job(&trace, &job);
     echi_import_profile(&trace, "x", &profile);
     assert_true(job.cut == 0 && job.cut_params == 5 && job.cut_width == 0 && t->cut == 5 && t->head[1] == 0);
+}
+
+/* It has no arithmetic. */
+static void a_trace_is_planned_and_not_run(void **state) {
+    (void)state;
+    struct ech_config config;
+    struct ech_report *report = calloc(1, sizeof *report);
+    struct ech_sim_options options = {.trace = path, .workers = 1, .trace_batch = 8};
+    assert_non_null(report);
+    ech_config_init(&config);
+    write_bytes(path, "1 a 1e6 1e6 3 4\n", 16);
+    assert_int_equal(ech_config_set(&config, "steps", "0", &error), ECH_OK);
+    assert_int_equal(ech_simulate(NULL, NULL, &config, &options, report, &error), ECH_E_UNSUPPORTED);
+    options.costs_only = 1;
+    assert_int_equal(ech_simulate(NULL, NULL, &config, &options, report, &error), ECH_OK);
+    near(report->predicted_images_per_second, 4);
+    assert_int_equal(ech_config_set(&config, "steps", "1", &error), ECH_OK);
+    assert_int_equal(ech_simulate(NULL, NULL, &config, &options, report, &error), ECH_E_UNSUPPORTED);
+    assert_non_null(strstr(error.text, "it is planned, with costs_only and 0 steps, and not run"));
+    options.trace = NULL;
+    assert_int_equal(ech_simulate(NULL, NULL, &config, &options, report, &error), ECH_E_ARGUMENT);
+    free(report);
 }
 
 /* ------------------------------------------------------ published files */
@@ -458,9 +499,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_is_read), cmocka_unit_test(tables_are_refused), cmocka_unit_test(too_many_layers_are_planned_together),
         cmocka_unit_test(a_log_is_read), cmocka_unit_test(logs_are_refused),
-        cmocka_unit_test(a_graph_is_read), cmocka_unit_test(lines_have_no_order), cmocka_unit_test(graphs_are_refused),
+        cmocka_unit_test(a_graph_is_read), cmocka_unit_test(nothing_is_merged_across_the_cut),
+        cmocka_unit_test(lines_have_no_order), cmocka_unit_test(graphs_are_refused),
         cmocka_unit_test(fits_are_exact), cmocka_unit_test(links_are_refused), cmocka_unit_test(links_of_an_all_reduce),
-        cmocka_unit_test(a_trace_becomes_a_profile_and_a_job),
+        cmocka_unit_test(a_trace_becomes_a_profile_and_a_job), cmocka_unit_test(a_trace_is_planned_and_not_run),
         cmocka_unit_test(pipedream_profiles), cmocka_unit_test(bcaffe_logs), cmocka_unit_test(osu_logs),
         cmocka_unit_test(numbers_have_a_point_in_every_locale),
     };

@@ -213,9 +213,9 @@ static void merged_rows_follow_from_the_others(void **state) {
 /* What no row above says the costs of is not predicted; the figures stand here beside the bound that computing sets. */
 static void rows_that_are_not_predicted(void **state) {
     (void)state;
-    print_message("Not predicted, samples/s of 32 GPUs. ByteScheduler-A2A: all ranks agree on each partition first, which the model lacks.\n"
-                  "PS: BytePS sums up the gradients of a host's four GPUs first, and servers share hosts and links with workers; no row has\n"
-                  "the costs of either.\n");
+    print_message("Not predicted, samples/s of 32 GPUs. ByteScheduler-A2A: all ranks agree on each partition first, which the model\n"
+                  "lacks. PS: BytePS sums up the gradients of a host's four GPUs first, and servers share hosts and links with workers;\n"
+                  "no row has the costs of either.\n");
     for (int j = 0; j < JOBS; j++)
         for (int w = 0; w < NETWORKS; w++) {
             const struct measured *m = &jobs[j].of[w];
