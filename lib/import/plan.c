@@ -148,6 +148,8 @@ static ech_status make(struct echi_import *import, const struct ech_sim_options 
     echi_import_job(import, job);
     if (config->separate == 1 && job->cut == 0)
         return refuse(err, "option separate is on, but %s does not say which layers are fully connected, and what they take in", name);
+    if (config->sync_norm)
+        return refuse(err, "option sync-norm is on, but %s does not say which layers are batch-norms: leave it out", name);
     ECHI_TRY(link_of(import, o, name, nodes, &assumed, link, err));
     ECHI_TRY(size_steps(import, nodes, config, err));
     warn(import, &assumed, name, config);

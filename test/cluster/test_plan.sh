@@ -121,6 +121,8 @@ refuse 2 "--trace-batch '0': give a whole number of samples from 1 to 65536" --t
 refuse 2 'option alpha-beta is 1,-1: give seconds of a message' --trace "$work/table" --workers 2 --alpha-beta 1,-1
 refuse 2 'graph has no times of communication from which links would follow' --trace "$work/graph" --workers 2 --sync bsp
 refuse 2 'option separate is on, but table does not say which layers' --trace "$work/table" --trace-batch 9 --workers 1 --separate 1
+refuse 2 'option sync-norm is on, but table does not say which layers are batch-norms' --trace "$work/table" --workers 2 --sync bsp \
+    --sync-norm
 refuse 2 'a round of 4 steps of 60000 samples has 240000, and one has at most 65536' --trace "$work/table" --trace-batch 60000 \
     --alpha-beta 0,1e-9 --workers 4
 refuse '1[0-9]' 'nowhere' --trace "$work/nowhere" --workers 2

@@ -201,6 +201,21 @@ static ech_status simulate(void) {
     return status == ECH_OK ? ech_simulate(tiny, tiny_data, &config, &options, NULL, &error) : status;
 }
 
+/* The layer times of another system, on links of a log of its all-reduces. */
+static ech_status plan_a_trace(void) {
+    static const char graph[] =
+        "node1 -- Conv2d(1) -- forward_compute_time=3, backward_compute_time=5, activation_size=64, parameter_size=4000\n"
+        "node2 -- Linear(1) -- forward_compute_time=1, backward_compute_time=2, activation_size=64, parameter_size=9000\n\tnode1 -- node2\n";
+    static const char log[] = "2,1000 20\n2,2000 25\n2,4000 35\n";
+    static struct ech_config config;
+    const struct ech_sim_options options = {.trace = file_path, .trace_batch = 16, .alpha_beta = hosts_path, .workers = 2, .costs_only = 1};
+    ech_config_init(&config);
+    config.steps = 0;
+    ech_status status = echi_file_write(file_path, graph, sizeof graph - 1, &error);
+    if (status == ECH_OK) status = echi_file_write(hosts_path, log, sizeof log - 1, &error);
+    return status == ECH_OK ? ech_simulate(NULL, NULL, &config, &options, NULL, &error) : status;
+}
+
 /* --------------------------------------------------------------- the sweep */
 
 static const struct act {
@@ -234,6 +249,7 @@ static const struct act {
     {"replay", replay, 10, 1, 0, QUICK},
     {"show a recording", show, 1, 1, 0, QUICK},
     {"simulate four nodes", simulate, 60, 1, 0, QUICK},
+    {"plan a trace", plan_a_trace, 20, 1, 0, QUICK},
     {"two nodes, bsp", two_bsp, 60, 7, 2, SEVERAL},
     {"two nodes with a head", two_with_head, 60, 7, 2, SEVERAL},
     {"three nodes with a head", three_with_head, 100, 11, 3, SEVERAL},

@@ -54,6 +54,9 @@ static void a_table_is_read(void **state) {
     assert_true(trace.batch == 0 && !trace.halved && trace.merged == 0 && trace.cut == 2);
     taken("1 a 1 2 3 4\n2 b 1 2 3 4\n");   /* without a header, and without a row of data */
     assert_true(trace.count == 2 && trace.reading == 0);
+    taken("# lenet5 on glyphs, rank 0 of 2: mean of 40 steps, in microseconds and bytes\n"
+          "Id\tName\tForward\tBackward\tComm.\tSize\n0\tdata\t0\t0\t0\t0\n1\tlayer0\t52.100\t27.600\t0.000\t624\n");
+    assert_true(trace.count == 1 && trace.layer[0].bytes == 624 && !echi_import_alpha_beta(&trace, &links));
     taken("id NAME forward backward comm size\n0 data 0 0 0 0\n1 a 1 0 0 4000000000\n");
 }
 
