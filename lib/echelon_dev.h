@@ -89,7 +89,7 @@ struct ech_sim_options {
                                      NULL: there is none */
     const char *alpha_beta;       /* with `trace` and `workers`: "50e-6,0.8e-9", seconds of a message and of a byte between two of them, or
                                      a log of OSU's all-reduce, whose fit counts as a ring's. NULL: as the trace's own all-reduce times */
-    int trace_batch;              /* samples of a step in the trace, up to 65,536; 0: as it says, else 64 */
+    int trace_batch;              /* samples of a step in the trace, up to 65,536; 0: as its file specifies, else 64 */
     struct ech_sim_counts *counts;   /* filled if not NULL */
 };
 /* Runs what ech_train would run on all nodes of a cluster, in this thread and in virtual time. Nothing but the arguments decides:

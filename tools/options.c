@@ -27,7 +27,7 @@ static const struct ech_option own[] = {
     {"alpha-beta", "A,B|FILE", "",
      "with --trace and --workers: seconds of a message and of a byte between two of them, as in 50e-6,0.8e-9, or a log of OSU's "
      "all-reduce; without it links follow from the trace's own all-reduce times"},
-    {"trace-batch", "SAMPLES", "", "samples of a step in the trace, where its file does not say [64]"},
+    {"trace-batch", "SAMPLES", "", "samples of a step in the trace, where its file does not specify them [64]"},
     {"curve", "FILE", "", "a line for each evaluation: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},

@@ -10,7 +10,7 @@ static void print_help(void) {
          "  echelon plan --model resnet18 --hosts test/hosts/links\n"
          "  echelon plan --model alexnet --workers 8 --sync bsp --exchange ring --save-plan ring.plan\n\n"
          "With --trace FILE it plans what another system has measured layer by layer, on machines like that system's: speeds of --hosts\n"
-         "are relative to them, and nothing but steps and bytes takes time unless --profile says what else costs:\n"
+         "are relative to them, and nothing but steps and bytes takes time unless --profile states other costs:\n"
          "  echelon plan --trace alexnet.graph.txt --workers 8 --alpha-beta 50e-6,0.8e-9\n\n"
          "Without --sync all policies are compared. What arithmetic costs comes from --profile; without it from a built-in one.\n"
          "On machines that are there, `echelon train --steps 0` measures, plans and says the same.");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Links by the alpha-beta model: logs of the OSU micro-benchmarks, fits, and what they say of each node's link. A log:
+ * Links by the alpha-beta model: logs of the OSU micro-benchmarks, fits, and what follows for each node's link. A log:
  *     # OSU MPI Allreduce Latency Test v5.4.0
  *     # Size       Avg Latency(us)
  *     8,4                      31.92        (or without "8,", the number of nodes) */
@@ -96,7 +96,7 @@ static ech_status read_log(struct echi_lines *lines, struct echi_alpha_beta_poin
     }
     if (!echi_alpha_beta_fit(point, count, out))
         return echi_fail(lines->err, ECH_E_FORMAT, lines->operation,
-                         "%s says nothing of a link: it needs the times of two sizes or more, which grow with them", lines->path);
+                         "%s describes no link: it needs the times of two sizes or more, which grow with them", lines->path);
     out->nodes = nodes;
     return ECH_OK;
 }

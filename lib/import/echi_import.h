@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Layer-wise times that other systems have published, as the planner's layers: machines that nobody here has can be planned.
  *
- * Three formats, told apart by their contents:
+ * Three formats, recognised by their contents:
  *   table   "Id Name Forward Backward Comm. Size", us and bytes (Shi, Wang, Chu, Li: A DAG Model of Synchronous Stochastic Gradient Descent
  *           in Distributed Deep Learning, ICPADS 2018). Row 0 is the layer that reads data. table.c
  *   log     "... [id, elements, backward us, all-reduce us(, merged us)]", lines of glog (B-Caffe, the same group). caffe.c
  *   graph   "node1 -- Conv2d(...) -- forward_compute_time=..., ...", ms and bytes (PipeDream, SOSP 2019). graph.c
- * README.md says what each format lacks, and what is assumed instead. */
+ * README.md lists what each format lacks, and what is assumed instead. */
 #ifndef ECHI_IMPORT_H
 #define ECHI_IMPORT_H
 #include "echelon_dev.h"
@@ -20,7 +20,7 @@
 enum echi_import_format { ECHI_IMPORT_TABLE, ECHI_IMPORT_LOG, ECHI_IMPORT_GRAPH };
 
 /* A layer with parameters and those behind it up to the next, as a unit (echi_times.h). Seconds of a step of one worker; bytes of its
- * gradients, > 0; comm 0: the file does not say. */
+ * gradients, > 0; comm 0: not in the file. */
 struct echi_import_layer { char name[32]; double forward, backward, comm, bytes; };
 
 struct echi_import {
@@ -28,9 +28,9 @@ struct echi_import {
     int count, merged;                    /* layers, the input's first; of so many in the file, neighbours together: 0: none were */
     int cut;                              /* the first fully connected layer, where only such follow; `count`: not known */
     double row;                           /* bytes of a step's activations in front of it */
-    uint32_t batch;                       /* samples of a step; 0: the file does not say */
+    uint32_t batch;                       /* samples of a step; 0: not in the file */
     bool halved;                          /* the file has no forward times: half of the backward times are in their place */
-    double reading;                       /* seconds to read a step's samples; 0: the file does not say */
+    double reading;                       /* seconds to read a step's samples; 0: not in the file */
     struct echi_import_layer layer[ECHI_UNITS_MAX];
 };
 

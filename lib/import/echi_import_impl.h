@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the formats share: rows as a file has them, and how their numbers are read. import.c */
+ * What the formats share: rows as a file has them, and how numbers are read. import.c */
 #ifndef ECHI_IMPORT_IMPL_H
 #define ECHI_IMPORT_IMPL_H
 #include "echi_import.h"
@@ -23,7 +23,7 @@ ech_status echi_import_table(struct echi_lines *lines, const char *word, struct 
 ech_status echi_import_log(struct echi_lines *lines, const char *word, struct echi_import_rows *out);
 ech_status echi_import_graph(struct echi_lines *lines, const char *word, struct echi_import_rows *out);
 
-/* The next row, zeroed; NULL when there are too many, which the sentence says. */
+/* The next row, zeroed; NULL when there are too many, which the error states. */
 struct echi_import_layer *echi_import_add(struct echi_lines *lines, struct echi_import_rows *rows);
 /* A number of `text`, the whole of it; refused with `needs` unless it is in [least, most]. */
 ech_status echi_import_number(const struct echi_lines *lines, const char *text, const char *needs, double least, double most, double *out);

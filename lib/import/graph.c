@@ -18,7 +18,7 @@
 struct node {
     double number, activation;        /* bytes of what it makes */
     bool input, linear;
-    int before, place;                /* edges that lead here from nodes that have no place yet; its place in the order, -1: none */
+    int before, position;             /* edges from nodes that have no position yet; its position in the order, -1: none */
     struct echi_import_layer layer;
 };
 struct edge { int from, to; };
@@ -95,7 +95,7 @@ static ech_status read_line(struct echi_lines *lines, const char *word, struct g
     if (g->nodes == ECHI_IMPORT_ROWS_MAX) return echi_lines_refuse(lines, "a trace has at most 4096 layers", word);
     struct node *n = &g->node[g->nodes++];
     n->number = number;
-    n->place = -1;
+    n->position = -1;
     ECHI_TRY(read_description(lines, second, n));
     return read_fields(lines, n);
 }
@@ -119,23 +119,23 @@ static ech_status resolve(struct echi_lines *lines, struct graph *g) {
 static int next_of(const struct graph *g) {
     int next = -1;
     for (int i = 0; i < g->nodes; i++)
-        if (g->node[i].place < 0 && g->node[i].before == 0 && (next < 0 || g->node[i].number < g->node[next].number)) next = i;
+        if (g->node[i].position < 0 && g->node[i].before == 0 && (next < 0 || g->node[i].number < g->node[next].number)) next = i;
     return next;
 }
 
 static ech_status sort(struct echi_lines *lines, struct graph *g) {
     char word[80];
     for (int i = 0; i < g->edges; i++) g->node[g->edge[i].to].before++;
-    for (int place = 0; place < g->nodes; place++) {
+    for (int position = 0; position < g->nodes; position++) {
         const int next = next_of(g);
         if (next < 0) {
             int on = 0;
-            while (g->node[on].place >= 0) on++;
+            while (g->node[on].position >= 0) on++;
             snprintf(word, sizeof word, "there is a cycle in its graph, behind or through node%.0f", g->node[on].number);
             return echi_import_refuse(lines, word);
         }
-        g->node[next].place = place;
-        g->order[place] = next;
+        g->node[next].position = position;
+        g->order[position] = next;
         for (int i = 0; i < g->edges; i++) g->node[g->edge[i].to].before -= g->edge[i].from == next;
     }
     return ECH_OK;
@@ -143,18 +143,18 @@ static ech_status sort(struct echi_lines *lines, struct graph *g) {
 
 /* ------------------------------------------------------------ cut, batch */
 
-/* The place of the first fully connected layer, if only such have parameters from there on and take but one node's output from in front
+/* The position of the first fully connected layer, if only such have parameters from there on and take but one node's output from in front
  * of it, which is *out_source; the number of nodes: there is none. */
 static int cut_of(const struct graph *g, int *out_source) {
     int cut = 0, source = -1;
     *out_source = -1;
     while (cut < g->nodes && !g->node[g->order[cut]].linear) cut++;
-    for (int place = cut; place < g->nodes; place++) {
-        const struct node *n = &g->node[g->order[place]];
+    for (int position = cut; position < g->nodes; position++) {
+        const struct node *n = &g->node[g->order[position]];
         if (n->layer.bytes > 0 && !n->linear) return g->nodes;
     }
     for (int i = 0; i < g->edges; i++) {
-        if (g->node[g->edge[i].from].place >= cut || g->node[g->edge[i].to].place < cut) continue;
+        if (g->node[g->edge[i].from].position >= cut || g->node[g->edge[i].to].position < cut) continue;
         if (source >= 0 && source != g->edge[i].from) return g->nodes;
         source = g->edge[i].from;
     }
@@ -183,9 +183,9 @@ static ech_status read_graph(struct echi_lines *lines, const char *word, struct 
     int source;
     const int cut = cut_of(g, &source);
     out->cut = ECHI_IMPORT_ROWS_MAX;
-    for (int place = 0; place < g->nodes; place++) {
-        const struct node *n = &g->node[g->order[place]];
-        if (place == cut) {
+    for (int position = 0; position < g->nodes; position++) {
+        const struct node *n = &g->node[g->order[position]];
+        if (position == cut) {
             out->cut = out->count;
             out->row = g->node[source].activation;
         }

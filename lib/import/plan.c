@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is planned of a trace: its step times as a profile has them, its layers as a job has them, what is said beside it and assumed. */
+ * What is planned of a trace: its step times as a profile has them, its layers as a job has them, options, and what is assumed. */
 #include "echi_import.h"
 #include "echi_config_log.h"
 #include "echi_error.h"
@@ -68,7 +68,7 @@ void echi_import_job(const struct echi_import *import, struct echi_job *job) {
 
 /* ------------------------------------------------------------------- options */
 
-#define BATCH 64   /* samples of a step, where nobody says */
+#define BATCH 64   /* samples of a step, where neither file nor option specifies them */
 
 static ech_status refuse(struct ech_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static ech_status refuse(struct ech_error *err, const char *fmt, ...) {
@@ -87,22 +87,22 @@ static void warn(const struct echi_import *import, const struct assumed *assumed
     double seconds = 0;
     for (int i = 0; i < import->count; i++) seconds += import->layer[i].forward + import->layer[i].backward;
     if (assumed->batch)
-        echi_config_log(config, ECH_LOG_WARN, "%s does not say how many samples a step has: %d are assumed (trace-batch says it)", name,
-                        BATCH);
+        echi_config_log(config, ECH_LOG_WARN, "%s does not specify how many samples a step has: %d are assumed (option trace-batch sets "
+                        "it)", name, BATCH);
     if (import->halved)
         echi_config_log(config, ECH_LOG_WARN, "%s has no forward times: half of the backward times are assumed in their place", name);
     if (import->merged > 0)
         echi_config_log(config, ECH_LOG_WARN, "%s has %d layers with parameters: neighbours are planned together, as %d layers", name,
                         import->merged, import->count);
     if (assumed->nodes > 0)
-        echi_config_log(config, ECH_LOG_WARN, "links follow from all-reduce times of which it is not said how many nodes they are of: "
-                        "as many as are planned are assumed, %d", assumed->nodes);
+        echi_config_log(config, ECH_LOG_WARN, "links follow from all-reduce times of an unknown number of nodes: as many as are planned "
+                        "are assumed, %d", assumed->nodes);
     if (import->reading > seconds)
         echi_config_log(config, ECH_LOG_WARN, "%s: a step's samples were read in %.3g s and computed in %.3g s; the plan is one of "
                         "machines that do not wait for samples", name, import->reading, seconds);
 }
 
-/* Of nodes like the trace's machine: as the options say, or as the trace's own all-reduce. */
+/* Of nodes like the trace's machine: as the options state, or as the trace's own all-reduce. */
 static ech_status link_of(const struct echi_import *import, const struct ech_sim_options *o, const char *name, int nodes,
                           struct assumed *assumed, struct echi_alpha_beta_link *out, struct ech_error *err) {
     struct echi_alpha_betas fit;
@@ -125,7 +125,7 @@ static ech_status link_of(const struct echi_import *import, const struct ech_sim
     return ECH_OK;
 }
 
-/* Each step is one of the trace's, and a round one of each node. Under bsp steps follow from the round, and a plan says both. */
+/* Each step is one of the trace's, and a round one of each node. Under bsp steps follow from the round, and a plan states both. */
 static ech_status size_steps(const struct echi_import *import, int nodes, struct ech_config *config, struct ech_error *err) {
     const long round = (long)import->batch * nodes;
     const bool of_plan = config->plan[0], of_round = strcmp(config->sync, "bsp") == 0;
@@ -147,9 +147,9 @@ static ech_status make(struct echi_import *import, const struct ech_sim_options 
     echi_import_profile(import, name, profile);
     echi_import_job(import, job);
     if (config->separate == 1 && job->cut == 0)
-        return refuse(err, "option separate is on, but %s does not say which layers are fully connected, and what they take in", name);
+        return refuse(err, "option separate is on, but %s does not specify which layers are fully connected and what their input is", name);
     if (config->sync_norm)
-        return refuse(err, "option sync-norm is on, but %s does not say which layers are batch-norms: leave it out", name);
+        return refuse(err, "option sync-norm is on, but %s does not specify which layers are batch-norms: leave it out", name);
     ECHI_TRY(link_of(import, o, name, nodes, &assumed, link, err));
     ECHI_TRY(size_steps(import, nodes, config, err));
     warn(import, &assumed, name, config);

@@ -77,15 +77,15 @@ plans 0 '' --trace "$work/table" --trace-batch 30 --hosts "$work/hosts" --sync b
 check "two nodes: what overlaps, overlaps" awk -v rate="$(speed "$work/trace.json")" \
     'BEGIN { period = 60 / rate; exit !(period > 6.2 + 0.99 * 0.2 / 25 && period < 6.2 + 3.01 * 0.2 / 25) }'
 plans 0 '' --trace "$work/table" --workers 4 --sync bsp --save-plan "$work/trace.plan"
-check "it is said of how many samples a step is" warns 'table does not say how many samples a step has: 64 are assumed'
-check "and that links are guessed" warns 'all-reduce times of which it is not said how many nodes they are of: .* are assumed, 4$'
+check "it is said of how many samples a step is" warns 'table does not specify how many samples a step has: 64 are assumed'
+check "and that links are guessed" warns 'all-reduce times of an unknown number of nodes: .* are assumed, 4$'
 check "a round is a step of each" grep -q '^round 256' "$work/trace.plan"
 # All-reduce of 4 takes 0.5 ns a byte round a ring: 1.5 bytes over each link, so 3 Gb/s.
 check "links follow from the trace's all-reduce" out '^  links +2.4e\+04 Mb/s, of every node$'
 plans 0 '^  links +1e\+04 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta 50e-6,0.8e-9 --sync bsp
 printf '2,1000 11\n2,2000 12\n2,3000 13\n' >"$work/osu"
 plans 0 '^  links +8e\+03 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta "$work/osu" --sync bsp
-check "a log that says of how many nodes it is needs no guess" eval "! warns 'how many nodes'"
+check "a log that says of how many nodes it is needs no guess" eval "! warns 'unknown number of nodes'"
 awk 'BEGIN { for (i = 1; i <= 20; i++) print "2," 1000 * i, i <= 10 ? 50 + 2 * i : 500 + i }' >"$work/osu"   # 4 Gb/s, then 8
 plans 0 '^  links +8e\+03 Mb/s, of every node$' --trace "$work/table" --workers 4 --alpha-beta "$work/osu" --sync bsp
 plans 0 '' --trace "$work/table" --trace-batch 30 --workers 2 --alpha-beta 1,1e-9 --sync bsp --shards 1 --report "$work/trace.json"
@@ -120,8 +120,8 @@ refuse 2 '--trace-batch is about a trace' --workers 2 --trace-batch 3
 refuse 2 "--trace-batch '0': give a whole number of samples from 1 to 65536" --trace "$work/table" --workers 2 --trace-batch 0
 refuse 2 'option alpha-beta is 1,-1: give seconds of a message' --trace "$work/table" --workers 2 --alpha-beta 1,-1
 refuse 2 'graph has no times of communication from which links would follow' --trace "$work/graph" --workers 2 --sync bsp
-refuse 2 'option separate is on, but table does not say which layers' --trace "$work/table" --trace-batch 9 --workers 1 --separate 1
-refuse 2 'option sync-norm is on, but table does not say which layers are batch-norms' --trace "$work/table" --workers 2 --sync bsp \
+refuse 2 'option separate is on, but table does not specify which layers' --trace "$work/table" --trace-batch 9 --workers 1 --separate 1
+refuse 2 'option sync-norm is on, but table does not specify which layers are batch-norms' --trace "$work/table" --workers 2 --sync bsp \
     --sync-norm
 refuse 2 'a round of 4 steps of 60000 samples has 240000, and one has at most 65536' --trace "$work/table" --trace-batch 60000 \
     --alpha-beta 0,1e-9 --workers 4

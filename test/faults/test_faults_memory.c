@@ -205,7 +205,8 @@ static ech_status simulate(void) {
 static ech_status plan_a_trace(void) {
     static const char graph[] =
         "node1 -- Conv2d(1) -- forward_compute_time=3, backward_compute_time=5, activation_size=64, parameter_size=4000\n"
-        "node2 -- Linear(1) -- forward_compute_time=1, backward_compute_time=2, activation_size=64, parameter_size=9000\n\tnode1 -- node2\n";
+        "node2 -- Linear(1) -- forward_compute_time=1, backward_compute_time=2, activation_size=64, parameter_size=9000\n"
+        "\tnode1 -- node2\n";
     static const char log[] = "2,1000 20\n2,2000 25\n2,4000 35\n";
     static struct ech_config config;
     const struct ech_sim_options options = {.trace = file_path, .trace_batch = 16, .alpha_beta = hosts_path, .workers = 2, .costs_only = 1};

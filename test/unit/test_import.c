@@ -349,10 +349,10 @@ static void links_are_refused(void **state) {
         {"2,4 1\n4,8 2\n", ":2: a line of an OSU log"},
         {"2,4 1\n8 2\n", ":2: a line of an OSU log"},
         {"2.5,4 1\n", "found '2.5'"},
-        {"", "says nothing of a link: it needs the times of two sizes or more, which grow with them"},
-        {"4 1\n", "says nothing of a link"},
-        {"4 1\n4 2\n", "says nothing of a link"},
-        {"4 2\n8 1\n", "says nothing of a link"},
+        {"", "describes no link: it needs the times of two sizes or more, which grow with them"},
+        {"4 1\n", "describes no link"},
+        {"4 1\n4 2\n", "describes no link"},
+        {"4 2\n8 1\n", "describes no link"},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) check_sentence(load_links(row[i].text), row[i].text, row[i].sentence);
 }
