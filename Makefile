@@ -122,8 +122,8 @@ SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c r
 endif
 # What a board has no use for: simulated clusters, traces of others, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
-SRC := $(filter-out lib/drive/sim/% lib/doctor/% lib/import/% $(patsubst %,lib/drive/replay/%.c,replay recompute spent trace_text) \
-                    lib/api/simulate.c lib/api/replay_run.c,$(SRC))
+SRC := $(filter-out lib/drive/sim/% lib/doctor/% lib/import/% $(patsubst %,lib/drive/replay/%.c,replay recompute walk clocks chrome \
+                     layer_table spent trace_text) $(patsubst %,lib/api/%.c,simulate recordings replay_run export_run),$(SRC))
 endif
 # Kinds of devices, each a folder of hal/. The CPU is always there. hal/backends.c asks for ECHI_WITHOUT_... of those left out.
 KINDS    := $(filter-out cpu null,$(notdir $(patsubst %/,%,$(wildcard hal/*/))))
@@ -193,7 +193,7 @@ NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
 # start none.
 NOT_HERE += $(if $(filter thread,$(SAN)),$(filter-out %/test_threads.c,$(wildcard test/ops/test_*.c)) \
                 $(addprefix test/faults/test_faults_,memory.c files.c clock.c tool.sh) \
-                $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay))
+                $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay clocks trace))
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU) $(NOT_HERE),\
     $(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; what a sanitizer sees there it sees in the other.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A recorded run replayed whole: reads the files, refuses what cannot come out the same here, replays the roles of every node,
+ * A recorded run replayed whole: refuses what cannot come out the same here, replays the roles of every node,
  * then the arithmetic of all. */
 #include "echelon_dev.h"
-#include "echi_recording.h"
+#include "echi_recordings.h"
 #include "echi_what_if.h"
 #include "echi_error.h"
 
@@ -10,78 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The recordings of a run, in memory. */
-struct files {
-    int world;
-    char name[ECHI_WORLD_MAX][1200];
-    uint8_t *bytes[ECHI_WORLD_MAX];
-    struct echi_recording *recording;     /* [ECHI_WORLD_MAX] */
-};
-
-static void discard(struct files *f) {
-    if (!f) return;
-    for (int r = 0; r < ECHI_WORLD_MAX; r++) free(f->bytes[r]);
-    free(f->recording);
-    free(f);
-}
-
-static ech_status load(struct files *f, const char *dir, int rank, struct ech_error *err) {
-    size_t len;
-    snprintf(f->name[rank], sizeof f->name[rank], "%s/rank%d.events", dir, rank);
-    if (f->world && !echi_file_exists(f->name[rank]))
-        return echi_fail(err, ECH_E_IO, "replay",
-                         "'%.200s' is missing: the run had %d nodes; copy the files of all of them into one folder", f->name[rank],
-                         f->world);
-    ECHI_TRY(echi_file_read(f->name[rank], SIZE_MAX / 2, &f->bytes[rank], &len, err));
-    struct echi_recording *r = &f->recording[rank];
-    ECHI_TRY(echi_recording_open(f->bytes[rank], len, f->name[rank], r, err));
-    if (r->about.rank == rank) return ECH_OK;
-    return echi_fail(err, ECH_E_FORMAT, "replay", "'%.200s' was recorded by rank %d: give each file the name it was written under",
-                     f->name[rank], r->about.rank);
-}
-
-static ech_status make_files(const char *dir, struct files **out, struct ech_error *err) {
-    if (!dir) return echi_fail(err, ECH_E_ARGUMENT, "replay", "no folder was given");
-    struct files *f = calloc(1, sizeof *f);
-    if (f) f->recording = calloc(ECHI_WORLD_MAX, sizeof *f->recording);
-    if (!f || !f->recording) {
-        discard(f);
-        return echi_fail_memory(err, "replay", "the recordings");
-    }
-    *out = f;
-    return ECH_OK;
-}
-
-static ech_status differs(struct ech_error *err, int rank, const char *what, const char *recorded, const char *here, const char *advice) {
-    return echi_fail_at(err, ECH_E_MISMATCH, "replay", rank, NULL, "%s differs: recorded '%.90s', here '%.90s'; %s", what, recorded, here,
-                        advice);
-}
-
-static ech_status load_all(struct files *f, const char *dir, struct ech_error *err) {
-    ECHI_TRY(load(f, dir, 0, err));
-    const struct echi_about *first = &f->recording[0].about;
-    f->world = first->world;
-    for (int r = 1; r < f->world; r++) {
-        ECHI_TRY(load(f, dir, r, err));
-        const struct echi_about *a = &f->recording[r].about;
-        const char *advice = "are these the recordings of one run?";
-        char was[24], is[24];
-        snprintf(was, sizeof was, "%llu of %d", (unsigned long long)first->seed, first->world);
-        snprintf(is, sizeof is, "%llu of %d", (unsigned long long)a->seed, a->world);
-        if (strcmp(first->model_hash, a->model_hash) != 0)
-            return differs(err, r, "the model of two ranks", first->model_hash, a->model_hash, advice);
-        if (strcmp(first->data_hash, a->data_hash) != 0)
-            return differs(err, r, "the data of two ranks", first->data_hash, a->data_hash, advice);
-        if (strcmp(was, is) != 0 || first->shuffle != a->shuffle || first->augment != a->augment)
-            return differs(err, r, "the seed, order, augmentation or world of two ranks", was, is, advice);
-    }
-    return ECH_OK;
-}
-
 ech_status ech_recording_about(const char *dir, struct ech_recording *out, struct ech_error *err) {
-    struct files *f = NULL;
-    ECHI_TRY(make_files(dir, &f, err));
-    ech_status status = load(f, dir, 0, err);
+    struct echi_recordings *f = NULL;
+    ECHI_TRY(echi_recordings_make(dir, &f, err));
+    ech_status status = echi_recordings_load(f, dir, 0, err);
     const struct echi_about *a = &f->recording[0].about;
     if (status == ECH_OK) {
         *out = (struct ech_recording){.world = a->world, .seed = a->seed, .session = a->session};
@@ -89,7 +21,7 @@ ech_status ech_recording_about(const char *dir, struct ech_recording *out, struc
         memcpy(out->model, a->model, sizeof out->model);
         memcpy(out->data, a->data, sizeof out->data);
     }
-    discard(f);
+    echi_recordings_discard(f);
     return status;
 }
 
@@ -99,7 +31,8 @@ static const char *bf16_name(uint8_t kind) {
     return kind == ECHI_CPU_BF16_AMX ? "AMX-BF16" : kind == ECHI_CPU_BF16_DOT ? "AVX512-BF16" : "nothing";
 }
 
-static ech_status comparable(const struct files *f, const struct ech_replay_options *o, const struct echi_job *job, struct ech_error *err) {
+static ech_status comparable(const struct echi_recordings *f, const struct ech_replay_options *o, const struct echi_job *job,
+                             struct ech_error *err) {
     char model[ECHI_JOB_WORD], data[ECHI_JOB_WORD], was[16], is[16];
     const struct echi_about *first = &f->recording[0].about;
     if (first->session)
@@ -111,29 +44,32 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
                          "this run went on from a checkpoint, which the recording does not hold: only its roles can be replayed (--roles)");
     echi_job_words(job, model, data);
     if (strcmp(first->model_hash, model) != 0)
-        return differs(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
+        return echi_recordings_differ(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
     if (strcmp(first->data_hash, data) != 0)
-        return differs(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");
+        return echi_recordings_differ(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");
     snprintf(was, sizeof was, "%d bits", 8 * first->real_bytes);
     snprintf(is, sizeof is, "%d bits", 8 * (int)sizeof(echi_real));
-    if (strcmp(was, is) != 0) return differs(err, -1, "the size of a number", was, is, "replay it with the archive that recorded it");
+    if (strcmp(was, is) != 0)
+        return echi_recordings_differ(err, -1, "the size of a number", was, is, "replay it with the archive that recorded it");
     for (int r = 0; r < f->world; r++) {
         const struct echi_about *a = &f->recording[r].about;
         snprintf(was, sizeof was, "%u", a->threads);
         snprintf(is, sizeof is, "%d", o->threads);
-        if (o->threads > 0 && strcmp(was, is) != 0) return differs(err, r, "the number of threads", was, is, "leave --threads out");
+        if (o->threads > 0 && strcmp(was, is) != 0)
+            return echi_recordings_differ(err, r, "the number of threads", was, is, "leave --threads out");
         enum echi_cpu_level level;
         if (!echi_cpu_level_named(a->isa, &level) || level > echi_cpu_level())
-            return differs(err, r, "the instruction set", a->isa, echi_cpu_level_name(echi_cpu_level()),
-                           "replay it on a machine like that one, or only its roles (--roles)");
+            return echi_recordings_differ(err, r, "the instruction set", a->isa, echi_cpu_level_name(echi_cpu_level()),
+                                          "replay it on a machine like that one, or only its roles (--roles)");
         if (a->rounded > 0 && a->rounded < ECHI_RECORDED_BF16_CARD && a->rounded != (uint8_t)echi_cpu_bf16())
-            return differs(err, r, "what bf16 products are made by", bf16_name(a->rounded), bf16_name((uint8_t)echi_cpu_bf16()),
-                           "replay it on a machine like that one, or only its roles (--roles)");
+            return echi_recordings_differ(err, r, "what bf16 products are made by", bf16_name(a->rounded),
+                                          bf16_name((uint8_t)echi_cpu_bf16()),
+                                          "replay it on a machine like that one, or only its roles (--roles)");
     }
     return ECH_OK;
 }
 
-static ech_status complete(struct files *f, struct ech_error *err) {
+static ech_status complete(struct echi_recordings *f, struct ech_error *err) {
     if (f->recording[0].ended) return ECH_OK;
     return echi_fail_at(err, ECH_E_FORMAT, "replay", 0, NULL,
                         "'%.200s' has no end: rank 0 was killed, or its disk was full; only roles can be replayed (--roles)", f->name[0]);
@@ -153,7 +89,7 @@ static ech_status first_weights(const struct echi_about *a, const struct ech_rep
 
 /* ------------------------------------------------------------------- replay */
 
-static ech_status replay_roles(struct files *f, struct ech_replay_report *report, struct ech_error *err) {
+static ech_status replay_roles(struct echi_recordings *f, struct ech_replay_report *report, struct ech_error *err) {
     for (int r = 0; r < f->world; r++) {
         uint64_t events = 0, actions = 0;
         ech_status status = echi_replay_roles(&f->recording[r], &events, &actions, err);
@@ -165,8 +101,8 @@ static ech_status replay_roles(struct files *f, struct ech_replay_report *report
     return ECH_OK;
 }
 
-static ech_status replay_arithmetic(struct files *f, const struct ech_replay_options *o, const struct echi_job *job, float *params,
-                                    struct ech_replay_report *report, struct ech_error *err) {
+static ech_status replay_arithmetic(struct echi_recordings *f, const struct ech_replay_options *o, const struct echi_job *job,
+                                    float *params, struct ech_replay_report *report, struct ech_error *err) {
     ECHI_TRY(complete(f, err));
     ECHI_TRY(first_weights(&f->recording[0].about, o, params, err));
     ECHI_TRY(echi_recompute(f->recording, f->world, job, params, &report->tasks, &report->payloads, err));
@@ -182,16 +118,16 @@ static ech_status replay_arithmetic(struct files *f, const struct ech_replay_opt
 }
 
 ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_report *out_report, struct ech_error *err) {
-    struct files *f = NULL;
+    struct echi_recordings *f = NULL;
     struct ech_replay_report report = {0};
     struct echi_job *job = NULL;
     float *weights = NULL;
     const int64_t began = echi_now();
     if (!o || !o->model != !o->data)
         return echi_fail(err, ECH_E_ARGUMENT, "replay", "ech_replay needs options, and both a model and data or neither");
-    ECHI_TRY(make_files(o->dir, &f, err));
+    ECHI_TRY(echi_recordings_make(o->dir, &f, err));
     ech_status status;
-    ECHI_TRY_GOTO(load_all(f, o->dir, err), out);
+    ECHI_TRY_GOTO(echi_recordings_load_all(f, o->dir, err), out);
     report.world = f->world;
     if (o->model) {
         struct ech_config config;
@@ -220,7 +156,7 @@ out:
     if (out_report) *out_report = report;
     free(weights);
     free(job);
-    discard(f);
+    echi_recordings_discard(f);
     return status;
 }
 
@@ -282,13 +218,13 @@ static ech_status show_one(struct echi_recording *r, const void *shown, struct e
 /* Each recording, or that of one rank (-1: of all). */
 typedef ech_status (*each_one)(struct echi_recording *r, const void *to, struct ech_error *err);
 static ech_status go_through(const char *dir, int rank, each_one each, const void *to, struct ech_error *err) {
-    struct files *f = NULL;
+    struct echi_recordings *f = NULL;
     if (rank < -1 || rank >= ECHI_WORLD_MAX) return echi_fail(err, ECH_E_ARGUMENT, "replay.show", "there is no rank %d", rank);
-    ECHI_TRY(make_files(dir, &f, err));
-    ech_status status = rank < 0 ? load_all(f, dir, err) : load(f, dir, rank, err);
+    ECHI_TRY(echi_recordings_make(dir, &f, err));
+    ech_status status = rank < 0 ? echi_recordings_load_all(f, dir, err) : echi_recordings_load(f, dir, rank, err);
     for (int r = 0; status == ECH_OK && r < (rank < 0 ? f->world : ECHI_WORLD_MAX); r++)
         if (rank < 0 || r == rank) status = each(&f->recording[r], to, err);
-    discard(f);
+    echi_recordings_discard(f);
     return status;
 }
 
@@ -377,19 +313,19 @@ static void foretell(const struct echi_load *load, struct foretelling *f, struct
 }
 
 ech_status ech_recording_prediction(const char *dir, struct ech_run_prediction *out, struct ech_error *err) {
-    struct files *f = NULL;
+    struct echi_recordings *f = NULL;
     struct foretelling *all = calloc(1, sizeof *all);
     if (!all) return echi_fail_memory(err, "replay.prediction", "a prediction");
     *out = (struct ech_run_prediction){0};
-    ech_status status = make_files(dir, &f, err);
-    if (status == ECH_OK) status = load(f, dir, 0, err);
+    ech_status status = echi_recordings_make(dir, &f, err);
+    if (status == ECH_OK) status = echi_recordings_load(f, dir, 0, err);
     if (status == ECH_OK) {
         struct echi_recording *r = &f->recording[0];
         out->world = r->about.world;
         const bool known = echi_recording_planned(r, &all->record, &all->plan, all->times) && all->plan.world == r->about.world;
         if (known && all_measured(all->times, r->about.world)) foretell(&r->about.request.load, all, out);
     }
-    discard(f);
+    echi_recordings_discard(f);
     free(all);
     return status;
 }
