@@ -115,7 +115,70 @@ ech_status echi_recording_read(struct echi_recording *r, struct echi_record *out
  * after a failure. ECH_E_MISMATCH with a sentence that names rank, event, role and both sides of the first difference. */
 ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uint64_t *out_actions, struct ech_error *err);
 
+/* ----------------------------------------------------------------- walk.c */
+
+/* A message that was sent to another node. */
+struct echi_passage {
+    struct echi_passage *next; uint64_t hash; const uint8_t *meta; size_t meta_len;   /* walk.c's own */
+    uint16_t from, to;
+    uint8_t kind;
+    int64_t sent, came;           /* ns: when a role asked for it, by its sender's clock; when it was there, by its receiver's */
+    void *user;                   /* NULL; the walker's to set in `send` */
+};
+/* What a walk reports; each may be NULL. What is passed stays until the call returns, a passage until it has arrived or the walk ends.
+ * Another status than ECH_OK ends the walk. */
+struct echi_walker {
+    void *user;
+    ech_status (*record)(void *user, int rank, const struct echi_record *record, struct ech_error *err);
+    ech_status (*send)(void *user, struct echi_passage *f, const struct echi_action *a, struct ech_error *err);   /* a NULL: a PLAN */
+    ech_status (*arrive)(void *user, struct echi_passage *f, struct ech_error *err);   /* before the record of its event */
+};
+/* Goes through the recordings of a run, one a rank, from their beginning: each in its order, a message after its send. A message whose
+ * send is in no recording has no passage. Memory goes with the messages that are on their way at a time. ECH_E_FORMAT: one is damaged. */
+ech_status echi_recordings_walk(struct echi_recording *recording, int world, const struct echi_walker *to, struct ech_error *err);
+
+/* --------------------------------------------------------------- clocks.c */
+
+/* A node's clock against that of rank 0. */
+struct echi_clock {
+    int rank, through;            /* by messages with that rank; -1: it is rank 0's, or there were none */
+    bool messages;                /* there were some */
+    bool bounded;                 /* they went both ways, on all of the way to rank 0: the errors below hold */
+    int64_t first, last;          /* ns: its recording's first and last event by itself */
+    int64_t zero;                 /* the first by rank 0's */
+    double rate;                  /* rank 0's goes 1 + rate times as fast */
+    double error_first, error_last;   /* ns: half of what is possible at its first and last event */
+    double misses;                /* ns by which the best line misses a message; 0: a line fits all, as it does for clocks that go evenly */
+};
+struct echi_clocks;
+struct echi_clocks *echi_clocks_create(int world);   /* NULL: no memory */
+void echi_clocks_destroy(struct echi_clocks *c);     /* NULL is harmless */
+/* Sent and there at these ns of either clock, 0 to 2^60. False: no memory. Takes that of the messages that bound the most. */
+bool echi_clocks_message(struct echi_clocks *c, int from, int to, int64_t sent, int64_t came);
+/* clock[world]: `first` and `last` in, the rest out. */
+void echi_clocks_estimate(const struct echi_clocks *c, struct echi_clock *clock);
+/* The same of recordings, of which it walks through all. */
+ech_status echi_recordings_clocks(struct echi_recording *recording, int world, struct echi_clock *out, struct ech_error *err);
+int64_t echi_clock_on_zero(const struct echi_clock *c, int64_t t);   /* its time t by rank 0's clock */
+double echi_clock_error(const struct echi_clock *c);   /* ns that this may be off, from its first event to its last; -1: not bounded */
+double echi_clock_drift(const struct echi_clock *c);   /* it goes 1 + drift times as fast as rank 0's */
+
+/* --------------------------------------------------------------- chrome.c */
+
+/* All nodes of a run on rank 0's clock, as Trace Event JSON (README.md, "Traces"), to `write`, piece by piece. */
+struct echi_sink { ech_status (*write)(void *user, const void *bytes, size_t len, struct ech_error *err); void *user; };
+ech_status echi_recordings_trace(struct echi_recording *recording, int world, const struct echi_clock *clock, const struct echi_sink *to,
+                                 struct ech_error *err);
+
 /* ---------------------------------------------------------------- spent.c */
+
+/* What a compute thread is asked for, and has not done yet. Begins with zeros. */
+struct echi_busy { uint32_t of[ECHI_TASKS], all; int64_t last; };
+/* From one of a node's events to another, which ends it: a kind of task was computed, where several are asked for the most urgent; or
+ * there was none, until this event brought one. */
+enum echi_stretch_of { ECHI_STRETCH_NONE, ECHI_STRETCH_TASK, ECHI_STRETCH_WAIT };
+struct echi_stretch { uint8_t of, task; bool done; int64_t begin, end; };   /* done: the task of the event is */
+struct echi_stretch echi_busy_take(struct echi_busy *b, const struct echi_traced *t);
 
 /* Where a node's time went, from its first task to its last: by kind of task, where several are asked for that of the most urgent; and
  * while it was asked for none, by the message that ended that. */
@@ -132,6 +195,26 @@ ech_status echi_recording_spent(struct echi_recording *r, struct echi_record *re
  * known. False where the recording has no plan. */
 bool echi_recording_planned(struct echi_recording *r, struct echi_record *record, struct echi_plan *out_plan,
                             struct echi_times times[ECHI_WORLD_MAX]);
+
+/* ---------------------------------------------------------- layer_table.c */
+
+/* Of a step of one rank, by layer with parameters: means, in seconds. What layers are in is layer_table.c's to say. */
+struct echi_layer_row {
+    double seconds[ECHI_PASSES];
+    double exchange;              /* from its gradient being sent until its weights were back; 0: never, or the run had one node */
+    uint64_t bytes;               /* of its gradient */
+};
+struct echi_layer_table {
+    int count, cut;               /* count 0: the recording has no plan; cut: the first that is the head's, or count */
+    uint64_t steps;
+    double undivided;             /* of a step, in no row: nobody had measured which layers take it */
+    struct echi_layer_row row[ECHI_UNITS_MAX];
+};
+/* Of a recording from where it is to its end. `times`: what this rank had measured, or NULL; `layers`: the model's, of rank 0's request. */
+ech_status echi_recording_layers(struct echi_recording *r, struct echi_record *record, const struct echi_layers *layers,
+                                 const struct echi_times *times, struct echi_layer_table *out, struct ech_error *err);
+/* As text, in the thread's locale; returns the length that it needs without the NUL. */
+size_t echi_layer_table_text(const struct echi_layer_table *t, const struct echi_about *about, char *buf, size_t cap);
 
 /* ------------------------------------------------------------ recompute.c */
 
