@@ -70,6 +70,26 @@ struct ech_run_prediction {
 /* From rank 0's recording. Errors as of ech_replay_show. */
 ech_status ech_recording_prediction(const char *dir, struct ech_run_prediction *out, struct ech_error *err);
 
+/* A node's clock against that of rank 0, by the times of the messages between them (or through another rank's). */
+struct ech_clock {
+    int rank;
+    int through;                  /* the rank whose messages say so; -1: it is rank 0's, or no message does: then both begin at once */
+    double offset;                /* seconds by which it is ahead when its recording begins */
+    double drift;                 /* by so much faster than rank 0's: 40e-6 is 40 ppm */
+    double error;                 /* seconds by which a time of it may be off on rank 0's clock; -1: messages went one way only, or none */
+    double misses;                /* seconds by which even the best line misses a message: the clock was set, or slewed; 0: none */
+};
+/* Writes the recordings of all ranks as one trace on rank 0's clock to the file at `path` (replaced whole or not at all), in the Trace
+ * Event format that chrome://tracing and ui.perfetto.dev open. `clock`, when not NULL, gets each rank's once the file is there. Errors as
+ * of ech_replay_show, and ECH_E_IO, ECH_E_ARGUMENT for `path`. */
+ech_status ech_recording_trace(const char *dir, const char *path, void (*clock)(void *user, const struct ech_clock *clock), void *user,
+                               struct ech_error *err);
+/* Writes what a step of a rank (-1: of the first that trains) takes by layer to the text file at `path`, in the columns of the data set
+ * of Shi, Wang, Chu, Li, "A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning" (ICPADS 2018): Id, Name,
+ * Forward, Backward, Comm. (all microseconds), Size (bytes of gradients); lines that begin with '#' state what a column was made from.
+ * Errors as above; ECH_E_UNSUPPORTED: that rank has recorded no step. out_rank, when not NULL: whose they are. */
+ech_status ech_recording_layers(const char *dir, int rank, const char *path, int *out_rank, struct ech_error *err);
+
 /* ---- simulated clusters ---- */
 
 struct ech_sim_counts {

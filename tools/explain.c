@@ -7,6 +7,8 @@
 
 static const struct ech_option own[] = {
     {"rank", "R", "", "only that rank"},
+    {"trace", "FILE", "", "write all nodes on one clock as a trace for chrome://tracing or ui.perfetto.dev"},
+    {"layers", "FILE", "", "write what a step of --rank (default: the first that trains) takes by layer as a table"},
     {"help", NULL, "", "this text"},
 };
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
@@ -16,7 +18,10 @@ static void print_help(const struct words *w) {
          "Says where the time of a run went that `echelon train --record DIR` has recorded: of each node, from its first task to its\n"
          "last, which part it computed, by task, and which it waited with nothing to compute, by the message that it waited for and\n"
          "who sent that. A node that hardly ever waits is what the others wait for. (n): so many tasks, or waits. Beside it what is\n"
-         "predicted of the run by the step times and links that were measured at its start, and its bottleneck by that.\n");
+         "predicted of the run by the step times and links that were measured at its start, and its bottleneck by that.\n\n"
+         "--trace puts all nodes' clocks on that of rank 0, by the times of their messages, and prints each one's offset and drift.\n"
+         "The table of --layers has the columns of the data set of the DAG model of synchronous SGD (Shi and others, 2018):\n"
+         "Id Name Forward Backward Comm. Size, in microseconds and bytes.\n");
     words_print_options(w);
     printf("\nExit status: 0, %d usage; others as `echelon train --help` lists.\n", EXIT_USAGE);
 }
@@ -92,6 +97,44 @@ static void print_all(const struct told *e) {
     putchar('\n');
 }
 
+/* ------------------------------------------------------ files for other programs */
+
+static void print_clock(void *user, const struct ech_clock *c) {
+    (void)user;
+    if (c->rank == 0) return;
+    if (c->through < 0) {
+        printf("  clock of rank %-4d no message says how it stands to that of rank 0: taken to begin with it\n", c->rank);
+        return;
+    }
+    printf("  clock of rank %-4d %.6f ms %s rank 0's, %.1f ppm %s", c->rank, 1e3 * (c->offset < 0 ? -c->offset : c->offset),
+           c->offset < 0 ? "behind" : "ahead of", 1e6 * (c->drift < 0 ? -c->drift : c->drift), c->drift < 0 ? "slower" : "faster");
+    if (c->error >= 0) printf("; a time of it may be %.6f ms off", 1e3 * c->error);
+    else printf("; messages bound it from one side only, so its error is not known");
+    if (c->through > 0) printf(" (by its messages with rank %d)", c->through);
+    putchar('\n');
+    if (c->misses > 0)
+        printf("    it does not go evenly against that of rank %d: every line of offset and drift misses a message, the best by %.6f ms;\n"
+               "    was a clock set, or are these the recordings of two runs?\n", c->through, 1e3 * c->misses);
+}
+
+static ech_status check_file(const struct words *w, const char *option, struct ech_error *err) {
+    const char *path = words_given(w, option);
+    return path ? check_writable(option, path, err) : ECH_OK;
+}
+
+static ech_status write_files(const struct words *w, int rank, struct ech_error *err) {
+    const char *trace = words_given(w, "trace"), *layers = words_given(w, "layers");
+    if (trace) {
+        const ech_status status = ech_recording_trace(w->dir, trace, print_clock, NULL, err);
+        if (status != ECH_OK) return status;
+        printf("  trace            in %s, for chrome://tracing or ui.perfetto.dev\n", trace);
+    }
+    if (!layers) return ECH_OK;
+    const ech_status status = ech_recording_layers(w->dir, rank, layers, &rank, err);
+    if (status == ECH_OK) printf("  layers           of rank %d in %s\n", rank, layers);
+    return status;
+}
+
 int explain_main(int argc, char **argv) {
     struct words w = {.command = "explain", .option = own, .count = N_OWN};
     struct ech_error err = {0};
@@ -105,7 +148,9 @@ int explain_main(int argc, char **argv) {
         return 0;
     }
     if (!words_whole(&w, "rank", 0, ECH_WORLD_MAX - 1, &rank)) return EXIT_USAGE;
-    ech_status status = ech_recording_about(w.dir, &about, &err);
+    ech_status status = check_file(&w, "trace", &err);
+    if (status == ECH_OK) status = check_file(&w, "layers", &err);
+    if (status == ECH_OK) status = ech_recording_about(w.dir, &about, &err);
     if (status == ECH_OK && rank >= about.world) {
         fprintf(stderr, "echelon: --rank %d: the run had %d node%s, whose ranks begin with 0\n", rank, about.world,
                 about.world == 1 ? "" : "s");
@@ -118,6 +163,7 @@ int explain_main(int argc, char **argv) {
         status = ech_recording_times(w.dir, rank, print_node, &told, &err);
     }
     if (status == ECH_OK) print_all(&told);
+    if (status == ECH_OK) status = write_files(&w, rank, &err);
     fflush(stdout);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
     return exit_status(status);

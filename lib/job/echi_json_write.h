@@ -28,6 +28,7 @@ void echi_json_put_close(struct echi_json_put *j);   /* the innermost object or 
 void echi_json_put_text(struct echi_json_put *j, const char *name, const char *value);       /* what is not UTF-8 becomes U+FFFD */
 void echi_json_put_whole(struct echi_json_put *j, const char *name, uint64_t value);
 void echi_json_put_integer(struct echi_json_put *j, const char *name, int64_t value);
+void echi_json_put_thousandths(struct echi_json_put *j, const char *name, int64_t value);   /* exactly: 1234 as 1.234 */
 void echi_json_put_real(struct echi_json_put *j, const char *name, double value);       /* infinities and NaN, unknown to JSON: null */
 void echi_json_put_optional(struct echi_json_put *j, const char *name, double value);   /* a negative number says "there is none": null */
 void echi_json_put_bool(struct echi_json_put *j, const char *name, bool value);

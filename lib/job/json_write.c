@@ -18,16 +18,24 @@ static int utf8(const unsigned char *at) {
     return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
 }
 
+/* So many bytes from here on are written as they are. */
+static int plain(const unsigned char *at) {
+    int all = 0;
+    for (int n = 1; n > 0 && all < 1024 && at[all] >= 0x20; all += n)
+        n = at[all] == '"' || at[all] == '\\' || at[all] == 0x7f ? 0 : utf8(at + all);
+    return all;
+}
+
 /* A path may hold any bytes; JSON may not. */
 static void add_string(struct echi_print *t, const char *string) {
     echi_print(t, "\"");
     for (const unsigned char *at = (const unsigned char *)string; *at;) {
-        int n = utf8(at);
-        if (n == 0) echi_print(t, "\\ufffd");
+        const int n = plain(at);
+        if (n > 0) echi_print(t, "%.*s", n, (const char *)at);
         else if (*at == '"' || *at == '\\') echi_print(t, "\\%c", *at);
         else if (*at < 0x20 || *at == 0x7f) echi_print(t, "\\u%04x", *at);
-        else echi_print(t, "%.*s", n, (const char *)at);
-        at += n ? n : 1;
+        else echi_print(t, "\\ufffd");
+        at += n > 0 ? n : 1;
     }
     echi_print(t, "\"");
 }
@@ -87,6 +95,12 @@ void echi_json_put_whole(struct echi_json_put *j, const char *name, uint64_t val
 void echi_json_put_integer(struct echi_json_put *j, const char *name, int64_t value) {
     next(j, name);
     echi_print(&j->text, "%lld", (long long)value);
+}
+
+void echi_json_put_thousandths(struct echi_json_put *j, const char *name, int64_t value) {
+    const uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    next(j, name);
+    echi_print(&j->text, "%s%llu.%03u", value < 0 ? "-" : "", (unsigned long long)(size / 1000), (unsigned)(size % 1000));
 }
 
 void echi_json_put_real(struct echi_json_put *j, const char *name, double value) {

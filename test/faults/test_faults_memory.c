@@ -184,6 +184,9 @@ static ech_status replay(void) {
 static void no_line(void *user, const char *text) { (void)user, (void)text; }
 static ech_status show(void) { return ech_replay_show(record_path, -1, no_line, NULL, &error); }
 
+static ech_status trace(void) { return ech_recording_trace(record_path, file_path, NULL, NULL, &error); }
+static ech_status layers(void) { return ech_recording_layers(record_path, 0, file_path, NULL, &error); }
+
 /* A simulated cluster, with a death in it. */
 static ech_status simulate(void) {
     static const char hosts[] = "default jitter 0.1 link 1 Mb/s\nhosts 3 speed 1 x\nhosts 1 speed 0.01 x dies 5 ms\n";
@@ -249,6 +252,8 @@ static const struct act {
     {"hosts and a profile", hosts_and_a_profile, 5, 1, 0, QUICK},
     {"replay", replay, 10, 1, 0, QUICK},
     {"show a recording", show, 1, 1, 0, QUICK},
+    {"a recording's trace", trace, 10, 1, 0, QUICK},
+    {"a recording's layers", layers, 3, 1, 0, QUICK},
     {"simulate four nodes", simulate, 60, 1, 0, QUICK},
     {"plan a trace", plan_a_trace, 20, 1, 0, QUICK},
     {"two nodes, bsp", two_bsp, 60, 7, 2, SEVERAL},

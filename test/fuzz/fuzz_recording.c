@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "echi_recording.h"
+#include "json_whole.h"
 
 #include <string.h>
 
@@ -60,6 +61,47 @@ static void where_time_went(struct echi_recording *r) {
     echi_recording_rewind(r);
 }
 
+/* The trace, of at most so many nodes with this recording each: JSON, whatever the recording's words are. Times are within the run. */
+enum { NODES = 3, TEXT = 1 << 25 };
+static char text[TEXT];
+static size_t text_len;
+static ech_status keep_text(void *user, const void *bytes, size_t len, struct ech_error *err) {
+    (void)user, (void)err;
+    FUZZ_CHECK(len > 0 && text_len + len < TEXT);
+    memcpy(text + text_len, bytes, len);
+    text_len += len;
+    text[text_len] = 0;
+    return ECH_OK;
+}
+
+static void for_other_programs(const struct echi_recording *r) {
+    static struct echi_recording all[NODES];
+    static struct echi_record record;
+    static struct echi_layer_table table;
+    struct echi_clock clock[NODES];
+    struct echi_times times = {.count = 1, .n = {4}, .trunk = {1}, .units = 2, .cut = 2, .sizes = 1, .share = {{{{1, 2}}, {{3, 65529}}}}};
+    char lines[65536];
+    const int world = r->about.world;
+    if (world > NODES) return;
+    for (int i = 0; i < world; i++) {
+        all[i] = *r;
+        all[i].about.rank = (uint16_t)i;
+    }
+    const ech_status status = echi_recordings_clocks(all, world, clock, NULL);
+    FUZZ_CHECK(status == ECH_OK || status == ECH_E_FORMAT);
+    text_len = 0;
+    if (status == ECH_OK) FUZZ_CHECK(echi_recordings_trace(all, world, clock, &(struct echi_sink){keep_text, NULL}, NULL) == ECH_OK);
+    if (status == ECH_OK) FUZZ_CHECK(json_whole(text));
+    for (int known = 0; known < 2; known++) {
+        echi_recording_rewind(&all[0]);
+        const ech_status made = echi_recording_layers(&all[0], &record, &r->about.request.layers, known ? &times : NULL, &table, NULL);
+        FUZZ_CHECK((made == ECH_OK) == (status == ECH_OK) || world > 1);
+        for (int u = 0; u < table.count && made == ECH_OK; u++)
+            FUZZ_CHECK(table.row[u].seconds[0] >= 0 && table.row[u].seconds[1] >= 0 && table.row[u].exchange >= 0);
+        FUZZ_CHECK(echi_layer_table_text(&table, &r->about, lines, sizeof lines) < sizeof lines);
+    }
+}
+
 static bool one(const uint8_t *bytes, size_t len) {
     struct echi_recording r;
     struct ech_error err = {0};
@@ -67,6 +109,7 @@ static bool one(const uint8_t *bytes, size_t len) {
     ech_status status = echi_recording_open(bytes, len, "rank0.events", &r, &err);
     if (status == ECH_OK) same_bytes(&r);
     if (status == ECH_OK) where_time_went(&r);
+    if (status == ECH_OK) for_other_programs(&r);
     if (status == ECH_OK) status = echi_replay_roles(&r, &events, &actions, &err);
     if (status == ECH_OK) return true;
     FUZZ_CHECK(status == ECH_E_FORMAT || status == ECH_E_MISMATCH);

@@ -11,14 +11,44 @@ static uint32_t trained(const struct echi_task *t) {
     return ends && (t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) ? t->lease.n : 0;
 }
 
-/* What is asked for and not done yet. */
-struct under_way { uint32_t of[ECHI_TASKS], all; };
-
 /* The most urgent, which the thread computes; kinds are in that order. */
-static int computed_now(const struct under_way *u) {
-    int kind = 0;
-    while (u->of[kind] == 0) kind++;
+static uint8_t computed_now(const struct echi_busy *b) {
+    uint8_t kind = 0;
+    while (b->of[kind] == 0) kind++;
     return kind;
+}
+
+static uint32_t tasks_asked_for(const struct echi_traced *t, struct echi_busy *b) {
+    struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
+    struct echi_traced_action a;
+    uint32_t count = 0;
+    while (echi_trace_next_action(&at, &a)) {
+        if (a.action.type != ECHI_ACTION_COMPUTE || !on_thread(&a.action.task)) continue;
+        b->of[a.action.task.kind]++;
+        count++;
+    }
+    b->all += count;
+    return count;
+}
+
+struct echi_stretch echi_busy_take(struct echi_busy *b, const struct echi_traced *t) {
+    const struct echi_event *e = &t->event;
+    struct echi_stretch s = {.begin = b->last, .end = e->now};
+    const bool idle = b->all == 0;
+    s.done = e->type == ECHI_EVENT_COMPUTED && on_thread(e->task) && b->of[e->task->kind] > 0;
+    if (!idle) {
+        s.of = ECHI_STRETCH_TASK;
+        s.task = s.done ? e->task->kind : computed_now(b);
+        b->last = e->now;
+    }
+    if (s.done) {
+        b->of[e->task->kind]--;
+        b->all--;
+    }
+    if (tasks_asked_for(t, b) == 0 || !idle) return s;
+    if (b->last > 0) s.of = ECHI_STRETCH_WAIT;
+    b->last = e->now;
+    return s;
 }
 
 /* Whose message gave the thread something to do again; nobody's, where it was a slot or a time. */
@@ -27,46 +57,25 @@ static struct echi_took *waited_for(const struct echi_event *e, struct echi_spen
     return came ? &out->waited[e->from * ECHI_KINDS + e->msg->kind] : &out->other;
 }
 
-static uint32_t tasks_asked_for(const struct echi_traced *t, struct under_way *u) {
-    struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
-    struct echi_traced_action a;
-    uint32_t count = 0;
-    while (echi_trace_next_action(&at, &a)) {
-        if (a.action.type != ECHI_ACTION_COMPUTE || !on_thread(&a.action.task)) continue;
-        u->of[a.action.task.kind]++;
-        count++;
+static void take(const struct echi_traced *t, struct echi_busy *b, struct echi_spent *out) {
+    const struct echi_stretch s = echi_busy_take(b, t);
+    const double seconds = (double)(s.end - s.begin) * 1e-9;
+    if (s.of == ECHI_STRETCH_TASK) out->task[s.task].seconds += seconds;
+    if (s.done) {
+        out->task[s.task].count++;
+        out->samples += trained(t->event.task);
     }
-    u->all += count;
-    return count;
-}
-
-static void take(const struct echi_traced *t, struct under_way *u, int64_t *last, struct echi_spent *out) {
-    const struct echi_event *e = &t->event;
-    const double seconds = (double)(e->now - *last) * 1e-9;
-    const bool computed = e->type == ECHI_EVENT_COMPUTED && on_thread(e->task) && u->of[e->task->kind] > 0;
-    const bool idle = u->all == 0, began = *last > 0;
-    if (!idle) {
-        out->task[computed ? e->task->kind : computed_now(u)].seconds += seconds;
-        *last = e->now;
-    }
-    if (computed) {
-        out->task[e->task->kind].count++;
-        out->samples += trained(e->task);
-        u->of[e->task->kind]--;
-        u->all--;
-    }
-    if (tasks_asked_for(t, u) == 0 || !idle) return;
-    struct echi_took *wait = waited_for(e, out);
-    if (began) wait->seconds += seconds, wait->count++;
-    *last = e->now;
+    if (s.of != ECHI_STRETCH_WAIT) return;
+    struct echi_took *wait = waited_for(&t->event, out);
+    wait->seconds += seconds;
+    wait->count++;
 }
 
 ech_status echi_recording_spent(struct echi_recording *r, struct echi_record *record, struct echi_spent *out, struct ech_error *err) {
-    struct under_way u = {{0}, 0};
-    int64_t last = 0;
+    struct echi_busy b = {{0}, 0, 0};
     ech_status status;
     while ((status = echi_recording_read(r, record, err)) == ECH_OK && record->kind != 0)
-        if (record->kind == ECHI_RECORD_EVENT) take(&record->event, &u, &last, out);
+        if (record->kind == ECHI_RECORD_EVENT) take(&record->event, &b, out);
     return status;
 }
 
