@@ -106,10 +106,12 @@ shards_is() {  # shards_is STATUS PATTERN SED-EXPRESSION
     sed "$3" "$work/shards.plan" >"$work/p.plan"
     refuse "$1" "$2" --data "$good" --local 3 --plan "$work/p.plan" "${outputs[@]}"
 }
-shards_is 14 'p.plan .*part 3 begins at parameter [0-9]+, but part 2 ends in front of [0-9]+: parts must not overlap' \
-    's/^part 3 at [0-9]*/part 3 at 2573/'
-shards_is 14 'p.plan .*part 1 begins at parameter 2600: parameters 2572 to 2599 are in no part' 's/^part 1 at 2572/part 1 at 2600/'
-shards_is 14 'p.plan:[0-9]+: part 3 stands where part 2 belongs' '/^part 2 /d'
+at=$(awk '$1 == "part" && $2 == 1 { print $4 }' "$work/shards.plan")   # there are three or more
+shards_is 14 'p.plan .*part 2 begins at parameter [0-9]+, but part 1 ends in front of [0-9]+: parts must not overlap' \
+    "s/^part 2 at [0-9]*/part 2 at $((at + 1))/"
+shards_is 14 "p.plan .*part 1 begins at parameter $((at + 28)): parameters $at to $((at + 27)) are in no part" \
+    "s/^part 1 at $at/part 1 at $((at + 28))/"
+shards_is 14 'p.plan:[0-9]+: part 2 stands where part 1 belongs' '/^part 1 /d'
 shards_is 2 'p.plan .*parameters [0-9]+ to 61705 of the model are in no part.*without .part. lines' '$d'
 shards_is 14 'p.plan .*shards names rank 7, but the ranks are 0 to 2' 's/^shards .*/shards 0,1,7/'
 shards_is 14 'p.plan .*group 0 has owner 7, but the ranks are 0 to 2' 's/^group 0 owner [0-9]/group 0 owner 7/'

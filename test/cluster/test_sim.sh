@@ -105,7 +105,7 @@ printf 'hosts 2 speed 1 x link 1 Mb/s\n' >"$work/h"
 bits=$((61706 * 4 * 8))   # of LeNet-5, one way; both ways are one behind the other
 for shards in 1 auto; do
     run --hosts "$work/h" --compute model --steps 10 --eval-every 0 --separate off --shares equal --shards $shards --report "$work/report"
-    ways=$([ $shards = 1 ] && echo 2 || echo 1.2)
+    ways=$([ $shards = 1 ] && echo 2 || echo 1.1)
     ratio_is "ten rounds over a link of 1 Mb/s, --shards $shards" "$(value seconds)" \
         "$(awk -v b=$bits -v w="$ways" 'BEGIN { print 10 * w * b / 1e6 }')" 0.9 1.15
 done
