@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A strict reader of JSON. */
-#include "json_read.h"
+#include "echi_json_read.h"
 
 #include <string.h>
 
@@ -165,6 +165,67 @@ bool echi_json_string(struct echi_json *j, struct echi_json_string *out) {
     }
     return wrong(j, "a string does not end");
 }
+
+/* Digits, one at least, of a number. */
+static bool keep_digits(struct echi_json *j, struct echi_json_string *s) {
+    const size_t before = s->len;
+    for (; j->at < j->end && *j->at >= '0' && *j->at <= '9'; j->at++) keep(s, *j->at);
+    return s->len > before || wrong(j, "a number lacks a digit");
+}
+
+/* One of these characters, if it is next. */
+static bool keep_one_of(struct echi_json *j, struct echi_json_string *s, const char *which) {
+    if (j->at == j->end || !*j->at || !strchr(which, *j->at)) return false;
+    keep(s, *j->at++);
+    return true;
+}
+
+bool echi_json_number(struct echi_json *j, struct echi_json_string *out) {
+    if (j->wrong) return false;
+    skip_space(j);
+    out->len = 0;
+    if (!keep_one_of(j, out, "-") && (j->at == j->end || *j->at < '0' || *j->at > '9')) return wrong(j, "a number is missing");
+    const uint8_t *first = j->at;
+    if (!keep_digits(j, out)) return false;
+    if (*first == '0' && j->at - first > 1) return wrong(j, "a number begins with 0");
+    if (keep_one_of(j, out, ".") && !keep_digits(j, out)) return false;
+    if (keep_one_of(j, out, "eE")) {
+        keep_one_of(j, out, "+-");
+        if (!keep_digits(j, out)) return false;
+    }
+    if (out->len >= sizeof out->text) return wrong(j, "a number has more than 127 characters");
+    out->text[out->len] = 0;
+    return true;
+}
+
+/* Takes a word if it is next. */
+static bool take_word(struct echi_json *j, const char *word) {
+    const size_t len = strlen(word);
+    if (j->wrong) return false;
+    skip_space(j);
+    if ((size_t)(j->end - j->at) < len || memcmp(j->at, word, len) != 0) return false;
+    j->at += len;
+    return true;
+}
+
+bool echi_json_null(struct echi_json *j) { return take_word(j, "null"); }
+
+static bool skip(struct echi_json *j, int depth) {
+    struct echi_json_string s;
+    skip_space(j);
+    const char next = j->at < j->end ? (char)*j->at : 0;
+    if ((next == '{' || next == '[') && depth == ECHI_JSON_SKIPS) return wrong(j, "objects and arrays are in each other too deep");
+    if (next == '{') {
+        for (echi_json_object(j); echi_json_member(j, &s);) skip(j, depth + 1);
+    } else if (next == '[') {
+        for (echi_json_array(j); echi_json_element(j);) skip(j, depth + 1);
+    } else if (next == '"') echi_json_string(j, &s);
+    else if (next == '-' || (next >= '0' && next <= '9')) echi_json_number(j, &s);
+    else if (!take_word(j, "true") && !take_word(j, "false") && !echi_json_null(j)) return wrong(j, "a value is missing");
+    return !j->wrong;
+}
+
+bool echi_json_skip(struct echi_json *j) { return skip(j, 0); }
 
 bool echi_json_end(struct echi_json *j) {
     if (j->wrong) return false;

@@ -5,7 +5,7 @@
  * A file is foreign bytes: every length is checked before it is used, and `params` is written only when all is right.
  * What is allocated depends on the model and on the bytes that the file really has, on no number in it. */
 #include "echi_model.h"
-#include "json_read.h"
+#include "echi_json_read.h"
 #include "tensor_match.h"
 
 #include "echi_bytes.h"

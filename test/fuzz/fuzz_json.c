@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The JSON reader beside a second one, written from the grammar: both must take and refuse the same texts and see the same
- * pieces in them. The language is JSON of objects, arrays, strings and whole numbers that fit 64 bits. */
+ * pieces in them; and what skips a value takes just those. The language is JSON (RFC 8259) that is not nested too deep and whose numbers
+ * have at most 127 characters. */
 #include "fuzz.h"
 
-#include "json_read.h"
+#include "echi_json_read.h"
 
 #include <string.h>
 
-enum { DEEPEST = 40 };
+enum { DEEPEST = ECHI_JSON_SKIPS, LONGEST = 127 };
 
 struct pieces {
     uint64_t hash;
@@ -29,9 +30,25 @@ static char next(const struct echi_json *j) {
     return at < j->end ? (char)*at : 0;
 }
 
-static bool walk(struct echi_json *j, struct pieces *p, int depth) {
+/* A whole number that fits 64 bits as such, any other by its characters. */
+static bool walk_number(struct echi_json *j, struct pieces *p) {
+    struct echi_json whole = *j;
     struct echi_json_string s;
     uint64_t value;
+    if (!echi_json_number(j, &s)) {
+        FUZZ_CHECK(!echi_json_whole(&whole, &value) || s.len > LONGEST);
+        return false;
+    }
+    FUZZ_CHECK(s.len == strlen(s.text));
+    if (echi_json_whole(&whole, &value)) {
+        FUZZ_CHECK(whole.at == j->at);
+        piece(p, 'n', value);
+    } else string_piece(p, s.text, s.len);
+    return true;
+}
+
+static bool walk(struct echi_json *j, struct pieces *p, int depth) {
+    struct echi_json_string s;
     FUZZ_CHECK(j->at >= j->begin && j->at <= j->end);
     switch (next(j)) {
     case '{':
@@ -55,10 +72,14 @@ static bool walk(struct echi_json *j, struct pieces *p, int depth) {
         FUZZ_CHECK(s.len <= (size_t)(j->at - j->begin));
         string_piece(p, s.text, s.len);
         return true;
+    case 'n':
+        piece(p, 'w', 'n');
+        return echi_json_null(j);
+    case 't': case 'f':
+        piece(p, 'w', (uint64_t)next(j));
+        return echi_json_skip(j);
     default:
-        if (!echi_json_whole(j, &value)) return false;
-        piece(p, 'n', value);
-        return true;
+        return walk_number(j, p);
     }
 }
 
@@ -148,24 +169,60 @@ static bool quoted(struct text *t, struct pieces *p) {
     return true;
 }
 
-static bool whole(struct text *t, struct pieces *p) {
+static size_t digits(struct text *t) {
+    const uint8_t *first = t->at;
+    while (peek(t) >= '0' && peek(t) <= '9') t->at++;
+    return (size_t)(t->at - first);
+}
+
+static bool number(struct text *t, struct pieces *p) {
     const uint8_t *first = t->at;
     uint64_t value = 0;
-    while (peek(t) >= '0' && peek(t) <= '9') {
-        const uint64_t digit = (uint64_t)(*t->at++ - '0');
-        if (value > (UINT64_MAX - digit) / 10) return false;
+    if (peek(t) == '-') t->at++;
+    const int lead = peek(t);
+    const size_t n = digits(t);
+    if (n == 0 || (n > 1 && lead == '0')) return false;
+    bool fits = *first != '-';
+    for (const uint8_t *c = first; fits && c < t->at; c++) {
+        const uint64_t digit = (uint64_t)(*c - '0');
+        fits = value <= (UINT64_MAX - digit) / 10;
         value = value * 10 + digit;
     }
-    if (t->at == first || (*first == '0' && t->at - first > 1)) return false;
-    piece(p, 'n', value);
+    if (peek(t) == '.') {
+        t->at++;
+        fits = false;
+        if (digits(t) == 0) return false;
+    }
+    if (peek(t) == 'e' || peek(t) == 'E') {
+        t->at++;
+        fits = false;
+        if (peek(t) == '+' || peek(t) == '-') t->at++;
+        if (digits(t) == 0) return false;
+    }
+    if (t->at - first > LONGEST) return false;
+    if (fits) piece(p, 'n', value);
+    else string_piece(p, (const char *)first, (size_t)(t->at - first));
     return true;
+}
+
+static bool word(struct text *t, struct pieces *p) {
+    static const char *const words[] = {"null", "true", "false"};
+    for (int i = 0; i < 3; i++) {
+        const size_t len = strlen(words[i]);
+        if ((size_t)(t->end - t->at) < len || memcmp(t->at, words[i], len) != 0) continue;
+        piece(p, 'w', (uint64_t)words[i][0]);
+        t->at += len;
+        return true;
+    }
+    return false;
 }
 
 static bool grammar(struct text *t, struct pieces *p, int depth) {
     space(t);
     const int open = peek(t), close = open == '{' ? '}' : ']';
     if (open == '"') return quoted(t, p);
-    if (open != '{' && open != '[') return whole(t, p);
+    if (open == 'n' || open == 't' || open == 'f') return word(t, p);
+    if (open != '{' && open != '[') return number(t, p);
     t->at++;
     piece(p, (char)open, 0);
     if (depth == DEEPEST) return false;
@@ -190,11 +247,15 @@ static bool one(const uint8_t *bytes, size_t len) {
     FUZZ_CHECK(taken == right);
     FUZZ_CHECK(!taken || ours.hash == theirs.hash);
     FUZZ_CHECK(!taken || !j.wrong);
+    struct echi_json skipped;
+    echi_json_begin(&skipped, bytes, len);
+    FUZZ_CHECK((echi_json_skip(&skipped) && echi_json_end(&skipped)) == right);
     if (j.wrong) { /* from then on nothing is right */
         struct echi_json_string s;
         uint64_t value;
         FUZZ_CHECK(!echi_json_object(&j) && !echi_json_array(&j) && !echi_json_member(&j, &s) && !echi_json_element(&j));
-        FUZZ_CHECK(!echi_json_string(&j, &s) && !echi_json_whole(&j, &value) && !echi_json_end(&j));
+        FUZZ_CHECK(!echi_json_string(&j, &s) && !echi_json_whole(&j, &value) && !echi_json_number(&j, &s) && !echi_json_null(&j));
+        FUZZ_CHECK(!echi_json_skip(&j) && !echi_json_end(&j));
     }
     return taken;
 }
@@ -206,6 +267,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80 a string that is longer than what is kept of one, so that its end is counted and no longer "
         "looked at, which wants more than one hundred and twenty-eight bytes of it\"",
         "[[[[[[[[[[{\"\":[]}]]]]]]]]]]",
+        "[null, true,false , -0, -12.5e+3, 0.25, 1E-300, 18446744073709551616, {\"a\": null}]",
         NULL,
     };
     (void)good; /* all are */
@@ -216,7 +278,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 static const char *const words[] = {
     "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "\\udc00", "\\ud83d\\ude00", "18446744073709551615",
     "18446744073709551616", "-1", "1.5", "1e3", "0", "00", "[[[[[[[[", "]]]]]]]]", "{\"a\":", "\"a\"", "\"\"", "\xf0\x90\x80\x80",
-    "\xed\xa0\x80", "\xc0\x80", "\xf4\x90\x80\x80", "null", "true", "\n", "\t", "", "\x1f", ",]", NULL,
+    "\xed\xa0\x80", "\xc0\x80", "\xf4\x90\x80\x80", "null", "true", "false", ".5", "e+", "-", "\n", "\t", "", "\x1f", ",]", NULL,
 };
 /* clang-format on */
 

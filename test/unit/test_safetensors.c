@@ -9,7 +9,7 @@
 
 #include "echi_bytes.h"
 #include "echi_model.h"
-#include "json_read.h"
+#include "echi_json_read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -605,6 +605,84 @@ static void test_json_structure(void **state) {
         if (sum_of(refused[i]) != UINT64_MAX) fail_msg("accepted: %s", refused[i]);
 }
 
+/* A number as it is written, or what is wrong with it. */
+static const char *number_of(const char *json) {
+    static struct echi_json_string s;
+    struct echi_json j;
+    echi_json_begin(&j, json, strlen(json));
+    return echi_json_number(&j, &s) && echi_json_end(&j) ? s.text : j.wrong;
+}
+
+static void test_json_numbers(void **state) {
+    (void)state;
+    static const char *const good[] = {"0", "-0", "7", "-12.5", "0.000", "1e5", "1E+05", "1.25e-300", "18446744073709551616"};
+    static const struct { const char *bytes, *wrong; } bad[] = {
+        {"", "a number is missing"}, {"+1", "a number is missing"}, {".5", "a number is missing"}, {"nan", "a number is missing"},
+        {"null", "a number is missing"}, {"\"1\"", "a number is missing"},
+        {"-", "a number lacks a digit"}, {"-.5", "a number lacks a digit"},
+        {"1.", "a number lacks a digit"}, {"1.e5", "a number lacks a digit"}, {"1e", "a number lacks a digit"},
+        {"1e+", "a number lacks a digit"}, {"01", "a number begins with 0"}, {"-00", "a number begins with 0"},
+        {"1 2", "more follows after its end"}, {"0x1p3", "more follows after its end"}, {"1,5", "more follows after its end"}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_string_equal(number_of(good[i]), good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_string_equal(number_of(bad[i].bytes), bad[i].wrong);
+    char longest[sizeof ((struct echi_json_string *)0)->text + 1];   /* the text has a NUL behind it */
+    memset(longest, '7', sizeof longest);
+    longest[sizeof longest - 2] = 0;
+    assert_string_equal(number_of(longest), longest);
+    longest[sizeof longest - 2] = '7';
+    longest[sizeof longest - 1] = 0;
+    assert_string_equal(number_of(longest), "a number has more than 127 characters");
+}
+
+/* What stands behind a value that is skipped, or what is wrong with it. */
+static const char *behind(const char *json) {
+    static struct echi_json_string s;
+    struct echi_json j;
+    echi_json_begin(&j, json, strlen(json));
+    if (!echi_json_array(&j) || !echi_json_element(&j) || !echi_json_skip(&j) || !echi_json_element(&j) || !echi_json_string(&j, &s))
+        return j.wrong;
+    return echi_json_equal(&s, "x") && !echi_json_element(&j) && echi_json_end(&j) ? NULL : "not an x";
+}
+
+static void test_json_skip(void **state) {
+    (void)state;
+    static const char *const good[] = {"0", "-1.5e3", "\"]\"", "null", "true", "false", "[]", "{}", " [ 1 , [ {} ] , null ] ",
+                                       "{\"a\": {\"b\": [true, \"}\"]}, \"c\": -0}"};
+    static const struct { const char *bytes, *wrong; } bad[] = {
+        {"", "a value is missing"}, {"nul", "a value is missing"}, {"True", "a value is missing"}, {"truex", "',' or ']' is missing"},
+        {"[1", "',' or ']' is missing"}, {"[1,]", "a value is missing"}, {"{1: 2}", "a string is missing"}, {"{\"a\" 2}", "':' is missing"},
+        {"{\"a\": 1]", "',' or '}' is missing"}, {"[\"\x01\"]", "a control character in a string"}};
+    char bytes[200];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(bytes, sizeof bytes, "[%s, \"x\"]", good[i]);
+        if (behind(bytes)) fail_msg("%s: %s", bytes, behind(bytes));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(bytes, sizeof bytes, "[%s%s", bad[i].bytes, i ? ", \"x\"]" : "");
+        assert_string_equal(behind(bytes), bad[i].wrong);
+    }
+    for (int deep = ECHI_JSON_SKIPS; deep <= ECHI_JSON_SKIPS + 1; deep++) {
+        snprintf(bytes, sizeof bytes, "[%.*s%.*s, \"x\"]",
+                 deep, "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", deep, "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]");
+        const char *wrong = behind(bytes);
+        if (deep == ECHI_JSON_SKIPS) assert_null(wrong);
+        else assert_string_equal(wrong, "objects and arrays are in each other too deep");
+    }
+}
+
+/* Takes that one word, and is wrong about nothing else. */
+static void test_json_null(void **state) {
+    (void)state;
+    struct echi_json j;
+    uint64_t n;
+    echi_json_begin(&j, " null 7 nul", 11);
+    assert_true(echi_json_null(&j));
+    assert_false(echi_json_null(&j));
+    assert_true(echi_json_whole(&j, &n) && n == 7);
+    assert_false(echi_json_null(&j));
+    assert_null(j.wrong);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_saved_bytes),
@@ -619,6 +697,9 @@ int main(void) {
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_json_strings),
         cmocka_unit_test(test_json_structure),
+        cmocka_unit_test(test_json_numbers),
+        cmocka_unit_test(test_json_skip),
+        cmocka_unit_test(test_json_null),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
