@@ -90,6 +90,15 @@ ech_status ech_recording_trace(const char *dir, const char *path, void (*clock)(
  * Errors as above; ECH_E_UNSUPPORTED: that rank has recorded no step. out_rank, when not NULL: whose they are. */
 ech_status ech_recording_layers(const char *dir, int rank, const char *path, int *out_rank, struct ech_error *err);
 
+/* ---- reports ---- */
+
+/* The report in a file that ech_train, ech_simulate or ech_report_json has written, of this version or of another: keys that it does not
+ * know are left out, and what the file does not tell is as it is in the report of a run that knew nothing. Control characters in texts
+ * become '?', so that they can be shown. *out and all texts that it points to are the caller's until ech_report_destroy.
+ * ECH_E_FORMAT: the file is no report, is damaged, or has values that no report has; the sentence names line, byte and key. ECH_E_IO. */
+ech_status ech_report_read(const char *path, struct ech_report **out, struct ech_error *err);
+void ech_report_destroy(struct ech_report *report);   /* NULL is harmless */
+
 /* ---- simulated clusters ---- */
 
 struct ech_sim_counts {

@@ -3,6 +3,7 @@
  * of ours runs the node. They meet in a small mailbox. */
 #include "echi_run.h"
 #include "echi_error.h"
+#include "echi_report_keys.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -306,12 +307,9 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned,
                                         .params = s->first, .unrecorded = &s->unrecorded, .stays = &s->stays,
                                         .started = node_started, .started_self = s};
+    echi_report_clear(&s->report);
     s->report.world = config->world;
-    s->report.head = s->report.lost_peer = s->report.net_negative = -1;
-    s->report.predicted_images_per_second = s->report.predicted_staleness = s->report.predicted_over_measured = -1;
     s->report.seed = config->seed;
-    s->report.target_seconds = s->report.target_epochs = -1;
-    s->report.test_accuracy = s->report.best_accuracy = -1;
     snprintf(s->report.sync, sizeof s->report.sync, "%s", config->sync);
     snprintf(s->report.model, sizeof s->report.model, "session");
     snprintf(s->report.version, sizeof s->report.version, "%s", ECH_VERSION);

@@ -5,22 +5,19 @@
 #include "echi_error.h"
 #include "echi_model.h"
 #include "echi_os.h"
+#include "echi_report_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 void echi_report_begin(struct ech_report *r, const char *model, const char *data, const struct ech_config *config) {
+    echi_report_clear(r);
     snprintf(r->model, sizeof r->model, "%s", model);
     snprintf(r->data, sizeof r->data, "%s", data);
     snprintf(r->sync, sizeof r->sync, "%s", config->sync);
     snprintf(r->version, sizeof r->version, "%s", ECH_VERSION);
     r->world = config->world;
     r->seed = config->seed;
-    r->head = -1;
-    r->lost_peer = r->net_negative = -1;
-    r->predicted_images_per_second = r->predicted_staleness = r->predicted_over_measured = -1;
-    r->target_seconds = r->target_epochs = r->ratio_seconds = -1;
-    r->test_accuracy = r->best_accuracy = -1;
 }
 
 ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err) {

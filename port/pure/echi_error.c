@@ -36,9 +36,7 @@ int ech_status_may_retry(ech_status status) {
     return 0;
 }
 
-/* Sentences quote foreign bytes and end on terminals: no control character gets there, neither of ASCII nor U+0080 to
- * U+009F in UTF-8. Other bytes stay, for a path may be written in any script. */
-static void clean(char *text) {
+void echi_clean(char *text) {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
         const bool c1 = c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f;
         if (*c < ' ' || *c == 0x7f || c1) *c = '?';
@@ -54,7 +52,7 @@ static ech_status fill(struct ech_error *err, ech_status code, const char *opera
     snprintf(err->operation, sizeof err->operation, "%s", operation);
     snprintf(err->layer, sizeof err->layer, "%s", layer ? layer : "");
     vsnprintf(err->text, sizeof err->text, fmt, args);
-    clean(err->text);
+    echi_clean(err->text);
     return code;
 }
 

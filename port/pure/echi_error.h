@@ -14,6 +14,10 @@ ech_status echi_fail_at(struct ech_error *err, ech_status code, const char *oper
 /* Out of memory for `what`. */
 ech_status echi_fail_memory(struct ech_error *err, const char *operation, const char *what);
 
+/* Foreign bytes that are quoted end on terminals: control characters become '?', those of ASCII and U+0080 to U+009F in UTF-8. Other
+ * bytes stay, for a path may be written in any script. */
+void echi_clean(char *text);
+
 /* Return at once when a call fails; the callee has filled the error. */
 #define ECHI_TRY(call)                                                                                                  \
     do {                                                                                                                \
