@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * `echelon explain`: where a recorded run's time went. */
+ * `echelon explain`: where a recorded run's time went. Of a report: explain_report.c. */
 #include "tool.h"
 #include "echelon_dev.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define MAKES_THEM "`echelon train --record DIR` makes such a folder, `echelon train --report FILE` a report"
 
 static const struct ech_option own[] = {
-    {"rank", "R", "", "only that rank"},
+    {"rank", "R", "", "only that rank (of a recorded run)"},
     {"trace", "FILE", "", "write all nodes on one clock as a trace for chrome://tracing or ui.perfetto.dev"},
     {"layers", "FILE", "", "write what a step of --rank (default: the first that trains) takes by layer as a table"},
     {"help", NULL, "", "this text"},
@@ -14,7 +18,12 @@ static const struct ech_option own[] = {
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
 
 static void print_help(const struct words *w) {
-    puts("usage: echelon explain DIR [options]\n\n"
+    puts("usage: echelon explain REPORT\n"
+         "       echelon explain DIR [options]\n\n"
+         "A REPORT is the file of `echelon train --report FILE`, or of sim, from any machine. What it tells of the run's speed: measured\n"
+         "and predicted, with what may be why they differ; what the run waited for, and what would change that; what each node and each\n"
+         "link had to do; what was sent; how stale gradients were; what else could have been done.\n\n"
+         "DIR is the folder of `echelon train --record DIR`, with the files of all nodes.\n"
          "Says where the time of a run went that `echelon train --record DIR` has recorded: of each node, from its first task to its\n"
          "last, which part it computed, by task, and which it waited with nothing to compute, by the message that it waited for and\n"
          "who sent that. A node that hardly ever waits is what the others wait for. (n): so many tasks, or waits. Beside it what is\n"
@@ -135,36 +144,60 @@ static ech_status write_files(const struct words *w, int rank, struct ech_error 
     return status;
 }
 
-int explain_main(int argc, char **argv) {
-    struct words w = {.command = "explain", .option = own, .count = N_OWN};
+/* A file is a report. */
+static int explain_file(const struct words *w) {
+    static const char *const of_folder[] = {"rank", "trace", "layers"};
+    for (size_t i = 0; i < sizeof of_folder / sizeof of_folder[0]; i++) {
+        if (!words_given(w, of_folder[i])) continue;
+        fprintf(stderr, "echelon: --%s goes with the folder of a recorded run, and '%.80s' is a file\n", of_folder[i], w->dir);
+        return EXIT_USAGE;
+    }
+    return explain_report(w->dir);
+}
+
+static int explain_folder(const struct words *w) {
     struct ech_error err = {0};
     struct ech_recording about;
     static struct ech_run_prediction predicted;
     struct told told = {.predicted = &predicted};
+    const char *advice = "";
     int rank = -1;
-    if (!words_parse(&w, argc, argv)) return EXIT_USAGE;
-    if (words_given(&w, "help")) {
-        print_help(&w);
-        return 0;
+    if (!words_whole(w, "rank", 0, ECH_WORLD_MAX - 1, &rank)) return EXIT_USAGE;
+    ech_status status = check_file(w, "trace", &err);
+    if (status == ECH_OK) status = check_file(w, "layers", &err);
+    if (status == ECH_OK) {
+        status = ech_recording_about(w->dir, &about, &err);
+        if (status == ECH_E_IO) advice = "; " MAKES_THEM;
     }
-    if (!words_whole(&w, "rank", 0, ECH_WORLD_MAX - 1, &rank)) return EXIT_USAGE;
-    ech_status status = check_file(&w, "trace", &err);
-    if (status == ECH_OK) status = check_file(&w, "layers", &err);
-    if (status == ECH_OK) status = ech_recording_about(w.dir, &about, &err);
     if (status == ECH_OK && rank >= about.world) {
         fprintf(stderr, "echelon: --rank %d: the run had %d node%s, whose ranks begin with 0\n", rank, about.world,
                 about.world == 1 ? "" : "s");
         return EXIT_USAGE;
     }
-    if (status == ECH_OK) status = ech_recording_prediction(w.dir, &predicted, &err);
+    if (status == ECH_OK) status = ech_recording_prediction(w->dir, &predicted, &err);
     if (status == ECH_OK) {
         printf("%s on %s, %d node%s, recorded by echelon %s\n", about.model, about.data, about.world, about.world == 1 ? "" : "s",
                about.version);
-        status = ech_recording_times(w.dir, rank, print_node, &told, &err);
+        status = ech_recording_times(w->dir, rank, print_node, &told, &err);
     }
     if (status == ECH_OK) print_all(&told);
-    if (status == ECH_OK) status = write_files(&w, rank, &err);
+    if (status == ECH_OK) status = write_files(w, rank, &err);
     fflush(stdout);
-    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s%s\n", err.text, advice);
     return exit_status(status);
+}
+
+int explain_main(int argc, char **argv) {
+    struct words w = {.command = "explain", .option = own, .count = N_OWN,
+                      .takes = "a report, or the folder of a recorded run: echelon explain REPORT|DIR (" MAKES_THEM ")"};
+    struct stat found;
+    if (!words_parse(&w, argc, argv)) return EXIT_USAGE;
+    if (words_given(&w, "help")) {
+        print_help(&w);
+        return 0;
+    }
+    if (stat(w.dir, &found) == 0) return S_ISDIR(found.st_mode) ? explain_folder(&w) : explain_file(&w);
+    fprintf(stderr, "echelon: cannot read '%.200s' (%s): give a report, or the folder of a recorded run (" MAKES_THEM ")\n", w.dir,
+            strerror(errno));
+    return exit_status(ECH_E_IO);
 }

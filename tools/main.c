@@ -12,7 +12,7 @@ static const char usage[] = "usage: echelon train --data DIR|glyphs [options]   
                             "       echelon train --help, echelon sim --help    every option, with its default\n"
                             "       echelon doctor [options]                    would that run begin here? devices, network, memory\n"
                             "       echelon replay DIR [options]                run again what `train --record DIR` has recorded\n"
-                            "       echelon explain DIR [options]               where its time went: tasks, and what was waited for\n"
+                            "       echelon explain REPORT|DIR [options]        why it was as fast as it was: what was waited for\n"
                             "       echelon model NAME|FILE [--text]            what layers a model has\n"
                             "       echelon --version\n";
 

@@ -72,7 +72,8 @@ static ech_status replay(const struct words *w, int threads, struct ech_error *e
 }
 
 int replay_main(int argc, char **argv) {
-    struct words w = {.command = "replay", .option = own, .count = N_OWN};
+    struct words w = {.command = "replay", .option = own, .count = N_OWN,
+                      .takes = "the folder of a recorded run: echelon replay DIR (`echelon train --record DIR` makes one)"};
     struct ech_error err = {0};
     int rank = -1, threads = 0;
     if (!words_parse(&w, argc, argv)) return EXIT_USAGE;

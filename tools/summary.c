@@ -12,6 +12,12 @@ const char *bytes_text(double bytes, char *buf, size_t cap) {
     return buf;
 }
 
+double sent_bytes(const struct ech_report *r) {
+    double all = 0;
+    for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) all += (double)r->bytes_sent[k];
+    return all;
+}
+
 /* "ranks 0, 1, 7 to 1023": three or more in a row as their first and last. False when there are none. */
 static bool print_ranks(FILE *to, const struct ech_report *r, int group) {
     const char *before = "ranks ";
@@ -35,7 +41,7 @@ static int first_shard_of(const struct ech_report *r, int owner) {
     return k;
 }
 
-static void print_groups(FILE *to, const struct ech_report *r) {
+void groups_print(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) {
         fprintf(to, "  group %d          ", g);
         if (!print_ranks(to, r, g)) fprintf(to, "nobody");
@@ -59,7 +65,7 @@ static const char *quantile(const struct ech_report *r, const uint64_t *bins, do
     return buf;
 }
 
-static void print_staleness(FILE *to, const struct ech_report *r) {
+void staleness_print(FILE *to, const struct ech_report *r) {
     char median[32], most[32];
     if (!(r->staleness_max > 0)) return;   /* in step */
     fprintf(to, "  staleness        median %s, 95 %% %s, most %.2f rounds", quantile(r, r->staleness_trunk, 0.5, median, sizeof median),
@@ -71,7 +77,7 @@ static void print_staleness(FILE *to, const struct ech_report *r) {
 }
 
 /* A run of no steps has joined, measured and planned: what it would do is what it was begun for. */
-static void print_speed(FILE *to, const struct ech_report *r, const char *clock) {
+void speed_print(FILE *to, const struct ech_report *r, const char *clock) {
     const double predicted = r->predicted_images_per_second;
     fprintf(to, "  speed            ");
     if (r->samples > 0)
@@ -82,8 +88,7 @@ static void print_speed(FILE *to, const struct ech_report *r, const char *clock)
     fputc('\n', to);
 }
 
-/* "rank 3's link" */
-static void print_what(FILE *to, const struct ech_what_if *w) {
+void what_print(FILE *to, const struct ech_what_if *w) {
     static const struct { const char *what, *of_all, *of_one; } text[] = {
         {"steps", "steps", "steps"}, {"links", "links", "link"}, {"latency", "latency of messages", "latency of messages"},
         {"owners", "apply at owners", "apply as an owner"}, {"head", "fully connected layers", "fully connected layers"},
@@ -92,22 +97,23 @@ static void print_what(FILE *to, const struct ech_what_if *w) {
         if (strcmp(w->what, text[i].what) != 0) continue;
         if (w->rank < 0) fputs(text[i].of_all, to);
         else fprintf(to, "rank %d's %s", w->rank, text[i].of_one);
+        return;
     }
+    fputs(w->what, to);   /* of a report of another version */
 }
 
-/* What the run waited for the most, and what comes next to it. */
 void what_if_print(FILE *to, const struct ech_what_if *what_if, int count) {
     fputs("  bottleneck       ", to);
-    print_what(to, &what_if[0]);
+    what_print(to, &what_if[0]);
     fprintf(to, ": in half the time %.0f %% more images/s are predicted", 100 * what_if[0].gain);
     for (int i = 1; i < count && i < 3; i++) {
         fputs(i == 1 ? "; then " : ", ", to);
-        print_what(to, &what_if[i]);
+        what_print(to, &what_if[i]);
         fprintf(to, " %.0f %%", 100 * what_if[i].gain);
     }
 }
 
-static void print_bottleneck(FILE *to, const struct ech_report *r) {
+void bottleneck_print(FILE *to, const struct ech_report *r) {
     if (r->n_what_if == 0) return;
     what_if_print(to, r->what_if, r->n_what_if);
     if (r->net_negative >= 0 && r->batch[r->net_negative] > 0)   /* else it is left out, which the log has said */
@@ -115,8 +121,7 @@ static void print_bottleneck(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
-/* What was compared; a star is at what was taken. */
-static void print_candidates(FILE *to, const struct ech_report *r) {
+void candidates_print(FILE *to, const struct ech_report *r) {
     fprintf(to, "  %-36s %10s %10s %10s %10s\n", "predicted of", "images/s", "staleness", "efficiency", "goodput");
     for (int i = 0; i < r->n_candidates; i++) {
         const struct ech_candidate *c = &r->candidate[i];
@@ -175,14 +180,18 @@ static void print_links(FILE *to, const struct ech_report *r) {
     else fprintf(to, "%.3g Mb/s of rank %d to %.3g Mb/s of rank %d, in their slower direction\n", r->link[thin], thin, r->link[wide], wide);
 }
 
-/* The ranks whose links carry something else than when they joined, by a quarter or more. */
+bool link_changed(const struct ech_link_rate *was, const struct ech_link_rate *is) {
+    if (!(was->rate > 0) || !(is->rate > 0)) return false;
+    return is->rate >= 1.25f * was->rate || was->rate >= 1.25f * is->rate;
+}
+
+/* The ranks whose links carry something else than when they joined. */
 static void print_changed_links(FILE *to, const struct ech_report *r) {
     int lines = 0;
     for (int i = 0; i < r->world && lines < 8; i++) {
         const struct ech_link_rate *was[] = {&r->link_out[i], &r->link_in[i]}, *is[] = {&r->link_run_out[i], &r->link_run_in[i]};
         for (int in = 0; in < 2; in++) {
-            if (!(was[in]->rate > 0) || !(is[in]->rate > 0)) continue;
-            if (is[in]->rate < 1.25f * was[in]->rate && was[in]->rate < 1.25f * is[in]->rate) continue;
+            if (!link_changed(was[in], is[in])) continue;
             fprintf(to, "  %-16s rank %d %s: %.3g Mb/s when it joined, of late %.3g (%.3g to %.3g)\n", lines++ ? "" : "links now", i,
                     in ? "in" : "out", was[in]->rate, is[in]->rate, is[in]->lowest, is[in]->highest);
         }
@@ -198,35 +207,12 @@ static void print_ratios(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
-void plan_print(FILE *to, const struct ech_report *r) {
-    fprintf(to, "%s, %s, %d node%s\n", r->model, r->sync, r->world, r->world == 1 ? "" : "s");
-    print_candidates(to, r);
-    print_groups(to, r);
-    print_steps(to, r);
-    print_links(to, r);
-    print_busiest_link(to, r);
-    if (r->predicted_images_per_second > 0) fprintf(to, "  speed            %.0f images/s are predicted\n", r->predicted_images_per_second);
-    print_bottleneck(to, r);
-}
-
-void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {
-    if (r->n_groups == 0 || (status != ECH_OK && r->samples == 0)) return;   /* it ended before there was anything to tell */
-    uint64_t bytes = 0;
-    for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) bytes += r->bytes_sent[k];
-    char sent[32];
-    fprintf(to, "%s on %s, %s, %d %snode%s\n", r->model, r->data, r->sync, r->world, command->sub == SIM ? "simulated " : "",
-            r->world == 1 ? "" : "s");
-    print_groups(to, r);
-    print_links(to, r);
-    print_changed_links(to, r);
-    print_speed(to, r, command->sub == SIM ? "virtual " : "");
-    print_bottleneck(to, r);
-    if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
-    else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
-        fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,
-                r->target_epochs);
+void accuracy_print(FILE *to, const struct ech_report *r) {
     if (r->test_accuracy >= 0)
         fprintf(to, "  accuracy         %.2f %% (best evaluation %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
+}
+
+void events_print(FILE *to, const struct ech_report *r) {
     if (r->n_lost > 0) {
         fprintf(to, "  lost             rank%s", r->n_lost > 1 ? "s" : "");
         for (int i = 0; i < r->n_lost; i++) fprintf(to, "%s %d", i ? "," : "", r->lost[i]);
@@ -238,11 +224,45 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     if (r->leases_dropped > 0)
         fprintf(to, "  dropped          %llu gradients of %llu samples were too old; the samples were issued again\n",
                 (unsigned long long)r->leases_dropped, (unsigned long long)r->samples_dropped);
-    print_staleness(to, r);
-    /* Nodes tell what they sent when a run ends in order: of one that was cut nothing is known. */
-    if (bytes > 0 && strcmp(r->codec, "dense") != 0)
+}
+
+/* Nodes report what they sent when a run ends in order: of one that was cut nothing is known. */
+void codec_print(FILE *to, const struct ech_report *r) {
+    if (sent_bytes(r) > 0 && r->codec[0] && strcmp(r->codec, "dense") != 0)
         fprintf(to, "  codec            %s: pushes of %.1f %%, weights and states of %.1f %% of their dense bytes\n", r->codec,
                 100 * r->push_ratio, 100 * r->state_ratio);
     print_ratios(to, r);
-    if (bytes > 0 || r->world == 1) fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
+}
+
+void plan_print(FILE *to, const struct ech_report *r) {
+    fprintf(to, "%s, %s, %d node%s\n", r->model, r->sync, r->world, r->world == 1 ? "" : "s");
+    candidates_print(to, r);
+    groups_print(to, r);
+    print_steps(to, r);
+    print_links(to, r);
+    print_busiest_link(to, r);
+    if (r->predicted_images_per_second > 0) fprintf(to, "  speed            %.0f images/s are predicted\n", r->predicted_images_per_second);
+    bottleneck_print(to, r);
+}
+
+void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {
+    if (r->n_groups == 0 || (status != ECH_OK && r->samples == 0)) return;   /* it ended before there was anything to tell */
+    const double bytes = sent_bytes(r);
+    char sent[32];
+    fprintf(to, "%s on %s, %s, %d %snode%s\n", r->model, r->data, r->sync, r->world, command->sub == SIM ? "simulated " : "",
+            r->world == 1 ? "" : "s");
+    groups_print(to, r);
+    print_links(to, r);
+    print_changed_links(to, r);
+    speed_print(to, r, command->sub == SIM ? "virtual " : "");
+    bottleneck_print(to, r);
+    if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
+    else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
+        fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,
+                r->target_epochs);
+    accuracy_print(to, r);
+    events_print(to, r);
+    staleness_print(to, r);
+    codec_print(to, r);
+    if (bytes > 0 || r->world == 1) fprintf(to, "  sent             %s, by all nodes\n", bytes_text(bytes, sent, sizeof sent));
 }

@@ -78,6 +78,19 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
 void plan_print(FILE *to, const struct ech_report *report);   /* of a run that has planned, and trained nothing */
 /* What a run waits for the most, and what comes next to it, of one at least; no line end. */
 void what_if_print(FILE *to, const struct ech_what_if *what_if, int count);
+void what_print(FILE *to, const struct ech_what_if *what_if);   /* "rank 3's link" */
+/* Parts of a summary, each its lines, or none where there is nothing to tell. */
+void speed_print(FILE *to, const struct ech_report *report, const char *clock);   /* clock: "", or what comes before its seconds */
+void bottleneck_print(FILE *to, const struct ech_report *report);
+void groups_print(FILE *to, const struct ech_report *report);
+void candidates_print(FILE *to, const struct ech_report *report);   /* what was compared; a star is at what was taken */
+void staleness_print(FILE *to, const struct ech_report *report);
+void accuracy_print(FILE *to, const struct ech_report *report);
+void events_print(FILE *to, const struct ech_report *report);       /* who was lost, joined another group; what was dropped */
+void codec_print(FILE *to, const struct ech_report *report);
+/* By a quarter or more; false where one of them is not known. */
+bool link_changed(const struct ech_link_rate *was, const struct ech_link_rate *is);
+double sent_bytes(const struct ech_report *report);   /* by all nodes */
 /* "12.3 MB" into buf. */
 const char *bytes_text(double bytes, char *buf, size_t cap);
 
@@ -106,6 +119,7 @@ int doctor_main(int argc, char **argv);
 #define WORDS_MOST 16
 struct words {
     const char *command;                  /* its name */
+    const char *takes;                    /* "the folder of a recorded run: echelon replay DIR" */
     const struct ech_option *option; int count;   /* WORDS_MOST at most, with "help" */
     const char *dir, *value[WORDS_MOST];  /* as given, by row of `option`; "" for a switch that was given; NULL: not given */
 };
@@ -120,6 +134,9 @@ int replay_main(int argc, char **argv);
 
 /* explain.c */
 int explain_main(int argc, char **argv);
+
+/* explain_report.c: what a report tells of a run's speed. Returns the exit status. */
+int explain_report(const char *path);
 
 /* model.c */
 int model_main(int argc, char **argv);

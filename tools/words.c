@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The command line of `replay` and `explain`: a folder of recordings, and few options. */
+ * The command line of `replay` and `explain`: one path, and few options. */
 #include "tool.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool parse_word(struct words *w, int argc, char **argv, int *at) {
     const char *word = argv[(*at)++];
     if (strcmp(word, "-h") == 0) word = "--help";
     if (strncmp(word, "--", 2) != 0) {
-        if (w->dir) fprintf(stderr, "echelon: '%.80s': one folder of recordings is enough, '%.80s' was given\n", word, w->dir);
+        if (w->dir) fprintf(stderr, "echelon: '%.80s': one path is enough, '%.80s' was given\n", word, w->dir);
         const bool first = !w->dir;
         w->dir = word;
         return first;
@@ -54,7 +54,7 @@ bool words_parse(struct words *w, int argc, char **argv) {
     for (int at = 0; at < argc;)
         if (!parse_word(w, argc, argv, &at)) return false;
     if (w->dir || words_given(w, "help")) return true;
-    fprintf(stderr, "echelon: give the folder of a recorded run: echelon %s DIR (`echelon train --record DIR` makes one)\n", w->command);
+    fprintf(stderr, "echelon: give %s\n", w->takes);
     return false;
 }
 

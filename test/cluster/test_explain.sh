@@ -1,128 +1,132 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A recorded run for other programs: its trace on one clock, which is JSON that Python reads, and its layers; and what is refused. What
-# is in them is compared with clocks and times that are known by test_trace and test_clocks.
+# `echelon explain REPORT` as a user meets it: a report made by hand, each of whose figures is known; those that runs write; and one
+# sentence for what is no report.
 . "$(dirname "$0")/cluster.bash"
-! under thread || skip "it has one thread; those that record are those of test_every_kind.sh, which runs here"
-light_if_watched
-idx_set "$work/data" 1000 50
-recorded() {   # recorded ARGUMENT...: in $work/run
-    rm -rf "$work/run"
-    expect 0 '^  speed ' --data "$work/data" --progress off --record "$work/run" "$@"
+! under thread || skip "a file is read on one thread"
+explains() { ends_with "$1" "$2" explain "${@:3}"; }   # explains STATUS PATTERN ARGUMENT...
+refuse() {                                             # the same for what is wrong: one sentence, nothing on stdout
+    explains "$@"
+    [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one sentence: echelon explain ${*:3}"
 }
-no_export() {  # no_export STATUS PATTERN ARGUMENT...: refused with one sentence, and nothing is left of it
-    ends_with "$1" "$2" explain "${@:3}"
-    check "not one sentence: echelon explain ${*:3}" [ "$(wc -l <"$work/err")" = 1 ]
-    check "something is left: echelon explain ${*:3}" [ ! -e "$work/trace" ] && [ ! -e "$work/layers" ]
-}
+line() { check "no line '$1'" grep -qE -e "$1" "$work/out"; }
+lacks() { ! grep -qE -e "$1" "$work/out"; }
+no_line() { check "a line '$1'" lacks "$1"; }
 
-# Every slice lies in [0, end], in or behind the others of its track; an arrow has two ends, and points back by no more than the clocks'
-# errors. All nodes are on this machine, so they have one clock: what is estimated is off by its offset.
-cat >"$work/whole.py" <<'END'
-import json, sys
-trace = json.load(open(sys.argv[1]))
-events, clocks = trace["traceEvents"], trace["otherData"]["clocks"]
-world, names = len(clocks), set()
-assert world == int(sys.argv[2]), world
-for rank, clock in enumerate(clocks):
-    assert clock["rank"] == rank and clock["misses_ns"] == 0 and clock["error_ns"] is not None, clock
-    assert abs(clock["offset_ns"]) <= clock["error_ns"] + 2, clock
-error = [clock["error_ns"] / 1000 for clock in clocks]
-ends = {}
-slices = {}
-for e in events:
-    assert 0 <= e["pid"] < world
-    if e["ph"] == "M":
-        if e["name"] == "thread_name": names.add((e["pid"], e["tid"]))
-        continue
-    assert e["ts"] >= 0 and e.get("dur", 0) >= 0, e
-    assert (e["pid"], e["tid"]) in names or e["tid"] >= 5, e
-    if e["ph"] == "X": slices.setdefault((e["pid"], e["tid"]), []).append((e["ts"], -e["dur"], e["name"]))
-    if e["ph"] in "sf":
-        assert ends.setdefault((e["id"], e["ph"]), e) is e, e
-for (_, tid), track in slices.items():
-    track.sort()
-    open_until = []
-    for at, dur, name in track:
-        while open_until and open_until[-1] <= at + 1e-4: open_until.pop()
-        assert not open_until or at - dur <= open_until[-1] + 1e-4, (tid, at, name)
-        open_until.append(at - dur)
-starts = [e for (_, ph), e in ends.items() if ph == "s"]
-assert len(ends) == 2 * len(starts) and (len(starts) > 0) == (world > 1)
-for s in starts:
-    f = ends[(s["id"], "f")]
-    may = 0.002 if 0 in (s["pid"], f["pid"]) else error[s["pid"]] + error[f["pid"]] + 0.002
-    assert f["ts"] >= s["ts"] - may and f["name"] == s["name"] and f["bp"] == "e", (s, f)
-for wanted in sys.argv[3:]:
-    assert any(wanted == e["name"] for e in events), wanted
+# --- by hand: three nodes, the last of which was left out; 2,000 images/s were predicted and 1,000 made
+report() {                                             # report [KEY...]: with other keys behind it
+    cat >"$work/report" <<'END'
+{"version": "0.0.9", "model": "lenet5", "data": "data/mnist", "sync": "bsp", "seed": 1, "separate": 0, "world": 3, "groups": [[0, 1]],
+ "owners": [0], "shard_owners": [], "head": [], "batch": [48, 16, 0], "round": 64, "step_seconds": [0.032, 0.064, 0.128],
+ "link": [100, 100, 50], "delay": [0, 0.002, 0], "iteration_seconds": [0.064], "steps": 1000, "samples": 64000, "epochs": 6.4,
+ "link_out": [{"rate": 100, "lowest": 90, "highest": 110}, {"rate": 100, "lowest": 100, "highest": 100}, {"rate": 50}],
+ "link_in": [{"rate": 100}, {"rate": 100}, {"rate": 50}],
+ "link_run_out": [{"rate": 100, "lowest": 100, "highest": 100}, {"rate": 20, "lowest": 15, "highest": 25}, {"rate": 0}],
+ "link_run_in": [{"rate": 100}, {"rate": 50}, {"rate": 0}],
+ "predicted_link": [{"out": 40, "in": 30}, {"out": 30, "in": 40}, {"out": 0, "in": 0}],
+ "seconds": 64, "images_per_second": 1000, "measuring_seconds": 8, "startup_seconds": 4, "checkpoint_seconds": 4,
+ "test_accuracy": 0.9871, "best_accuracy": 0.9874, "bytes_sent": {"lease": 0, "push": 30000000, "weights": 30000000, "other": 40000},
+ "staleness_max": 0, "staleness_mean": 0, "codec": "dense", "predicted_images_per_second": 2000, "predicted_staleness": 0,
+ "net_negative": 2, "net_negative_gain": 0.07, "predicted_over_measured": 2,
+ "candidates": [{"sync": "bsp", "groups": 1, "separated": 0, "taken": 1, "images_per_second": 2000, "efficiency": 1, "goodput": 2000}],
 END
-# What a rank pushes of a lease has as many bytes as the layers' gradients; of what is coded nobody knows.
-cat >"$work/bytes.py" <<'END'
-import json, sys
-sizes = sum(int(line.split()[5]) for line in open(sys.argv[2]) if line[0].isdigit())
-pushed = {}
-for e in json.load(open(sys.argv[1]))["traceEvents"]:
-    if e["ph"] == "X" and e["name"] == "push" and "to rank" in e["args"]:
-        lease = e["pid"], e["args"]["lease"]
-        pushed[lease] = pushed.get(lease, 0) + e["args"].get("bytes", 0)
-assert pushed and sizes > 0 and set(pushed.values()) == {0 if sys.argv[3] == "coded" else sizes}, (sizes, pushed)
-END
-pushed() { ! command -v python3 >/dev/null || check "the bytes of a $1 push" python3 "$work/bytes.py" "$work/trace" "$work/layers" "$1"; }
-whole() {      # whole WORLD NAME...: these are among its events
-    ! command -v python3 >/dev/null || check "the trace of $*" python3 "$work/whole.py" "$work/trace" "$@"
+    {
+        printf '%s,\n' "$@"
+        echo ' "what_if": [{"what": "links", "rank": 1, "gain": 0.41}, {"what": "steps", "rank": null, "gain": 0.25},
+  {"what": "latency", "rank": null, "gain": 0.125}, {"what": "variation", "rank": null, "gain": 0.03}]}'
+    } >>"$work/report"
 }
-rows() { grep -v '^#' "$work/layers"; }
+report '"leases_again": 0'
+explains 0 '^lenet5 on data/mnist, bsp, 3 nodes, reported by echelon 0.0.9$' "$work/report"
+line '^  speed +1000 images/s \(64000 samples, 6.40 epochs, 64.0 s\); predicted were 2000 images/s$'
+line '^  prediction +100 % more than measured$'
+line "^  may be why +rank 1's link, out, carried 100 Mb/s when it joined and 20 of late; 1 more direction changed by a quarter or more$"
+line "^  bottleneck +rank 1's link: in half the time 41 % more images/s are predicted; then steps 25 %, latency of messages 12 %$"
+line '^  workers +2 of 3 nodes, which by themselves would make 3000 images/s in all: the run made 33 % of that$'
+line '^  time +training 64 s \(80 %\), until it began 4 s \(5 %\), evaluations 8 s \(10 %\), checkpoints 4 s \(5 %\)$'
+line "^ +\\+41 % images/s   half the time for rank 1's link: faster links; --codec topk"
+line '^ +\+3 % images/s   half the time for variation of steps: '
+line '^ +\+7 % images/s   without rank 2, which was left out$'
+line '^  0 +0 +48 +32 ms +2000 images/s +38 % +-$'                 # 48 of 64 samples, in 24 ms of 64
+line '^  1 +0 +16 +64 ms +1000 images/s +25 % +2 ms$'
+line '^  2 +- +0 +128 ms +500 images/s +- +-$'
+line '^  group 0 +ranks 0, 1; weights kept by rank 0; 64 ms an iteration$'
+line '^  0 +100 \(90 to 110\) +100 +40, 40 %$'
+line '^  1 +100 +20 \(15 to 25\) +30, 30 %   changed$'
+line '^  2 +50 +- +-$'
+line '^  sent +60.0 MB, by all nodes: push 50 %, weights 50 %, all else 0.1 %$'
+line '^  accuracy +98.71 % \(best evaluation 98.74 %\)$'
+line '^\* bsp +2000 +0.00 +1.00 +2000$'
+no_line 'lost|regrouping|dropped|codec .*:|staleness  |target '
+check "what is asked for first comes first" [ "$(grep -nE '^  (speed|bottleneck|time|rank|links, out|sent|predicted of)' "$work/out" |
+    awk '{ print $2 }' | tr -d '\n')" = speedbottlenecktimeranklinks,sentpredicted ]
 
-# --- runs of several kinds
-one_run() {    # one_run WORLD "NAME..." ARGUMENT...
-    local world=$1 names=$2
-    shift 2
-    recorded --local "$world" "$@"
-    ends_with 0 "^  trace  .* in $work/trace" explain "$work/run" --trace "$work/trace" --layers "$work/layers"
-    check "not every clock: $*" [ "$(grep -c '^  clock of rank' "$work/out")" = $((world - 1)) ]
-    # shellcheck disable=SC2086 # a list of names
-    whole "$world" $names
-    check "no table: $*" [ "$(rows | head -n 2 | tr '\t' ' ')" = $'Id Name Forward Backward Comm. Size\n0 data 0 0 0 0' ]
-    check "not a row a layer: $*" awk -F '\t' 'NF != 6 || (NR > 1 && $1 != NR - 2) { bad = 1 } END { exit bad || NR < 5 }' <(rows)
-}
-one_run 1 "step apply" --steps 20
-check "something was communicated by one node" awk '$5 > 0 { bad = 1 } END { exit bad }' <(rows | tail -n +3)
-one_run 3 "step apply push weights lease" --sync bsp --batch 33 --shares 11,11,11 --steps 31 --eval-every 300
-check "layers that take no time" awk '$3 <= 0 || $4 <= 0 || $5 <= 0 || $6 <= 0 { bad = 1 } END { exit bad }' <(rows | tail -n +3)
-pushed dense
-cp "$work/trace" "$work/before"
-ends_with 0 'layers  .* of rank 2 in' explain "$work/run" --rank 2 --layers "$work/layers"
-check "the table is another rank's" grep -q ', rank 2 of 3: mean of [0-9]* steps, in microseconds and bytes$' "$work/layers"
-ends_with 0 '^  trace ' explain "$work/run" --trace "$work/trace"
-check "the same recording gives another trace" cmp -s "$work/before" "$work/trace"
-one_run 3 "ring_sum ring_weights" --sync bsp --exchange ring --batch 33 --shares 11,11,11 --steps 15
-one_run 3 "forward backward head activation activation_grad" --sync asp --separate 1 --epochs 1.2 --eval-every 400
-one_run 3 "state" --sync gssp --groups 2 --separate off --epochs 1 --slow 2=4
-one_run 2 "step" --sync local --samples-per-step 7 --inner-steps 5 --epochs 1
-one_run 2 "encode decode" --sync asp --codec topk --samples-per-step 16 --epochs 1
-pushed coded
-one_run 2 "checkpoint evaluation" --steps 12 --checkpoint "$work/kept" --every 5 --eval-every 200
+# --- what else may be why, each from its facts; the ranks of a run that lost one are all there
+report '"lost": [1], "lost_peer": null' '"samples_again": 6400' '"regroups": 1, "resizes": 2' '"resumed_samples": 3200'
+explains 0 '^  lost +rank 1; 6400 samples were issued again$' "$work/report"
+for why in '3200 of its samples are those of runs before it' '1 node was lost on the way' '10 % of its samples were trained twice' \
+           "rank 1's link, out, carried" 'nodes became faster or slower for good'; do
+    check "no reason '$why'" grep -qE "^  (may be why)? +$why" "$work/out"
+done
+line '^  regrouping +1 moves of workers to other groups, 2 changes of step sizes$'
+calm=$(sed -e '/"link_run_/d' "$work/report" | sed -e 's/"lost".*,//; s/"samples_again".*,//; s/"regroups".*,//; s/"resumed_samples".*,//')
+echo "$calm" >"$work/calm"
+explains 0 '^  may be why +nothing that a report tells' "$work/calm"
+sed 's/"seconds": 64/"seconds": 4/' "$work/calm" >"$work/other"
+explains 0 '^  may be why +it trained for 4 s only' "$work/other"
+sed 's/"lowest": 90/"lowest": 60/' "$work/calm" >"$work/other"
+explains 0 "^  may be why +rank 0's link, out, was measured to carry 60 to 110 Mb/s" "$work/other"
+sed 's/second": 2000/second": 1099/' "$work/report" >"$work/other"
+explains 0 '^  prediction +10 % more than measured$' "$work/other"
+no_line 'may be why'
+sed 's/second": 2000/second": 800/' "$work/report" >"$work/other"
+explains 0 '^  prediction +20 % less than measured$' "$work/other"
+line 'may be why'
 
-# --- a recording that breaks off
-truncate -s $(($(stat -c %s "$work/run/rank1.events") / 2)) "$work/run/rank1.events"
-ends_with 0 '^  trace ' explain "$work/run" --trace "$work/trace"
-! command -v python3 >/dev/null || check "no JSON of a recording that breaks off" python3 -m json.tool "$work/trace" "$work/out"
-rm -f "$work/trace" "$work/layers"
+# --- an old one with few keys, one of a plan, of a single node; other things than numbers
+echo '{"groups": [], "sync": "bsp", "model": "\u001b[31m", "world": 1}' >"$work/other"
+explains 0 '^\?\[31m, bsp, 1 node, reported by echelon $' "$work/other"
+line '^  speed +nothing was trained$'
+echo '{"groups": [[0]], "sync": "x", "model": "m", "world": 2, "samples": 5, "seconds": null, "images_per_second": null,
+       "what_if": [{"what": "gravity", "rank": null, "gain": null}], "net_negative": 1}' >"$work/other"
+explains 0 '^  bottleneck +gravity: in half the time nan? % more' "$work/other"
+if ! under address; then
+    ends_with 0 '' plan --workers 4 --spread strong --sync gssp --report "$work/other"
+    explains 0 '^  speed +nothing was trained; predicted are [0-9]+ images/s$' "$work/other"
+    line '^  predicted of +images/s +staleness +efficiency +goodput$'
+fi
 
-# --- what is refused
-no_export 13 'trace .*no/such.* cannot be written: its folder is not there' "$work/run" --trace "$work/no/such"
-no_export 13 'layers .*no/such.* cannot be written: its folder is not there' "$work/run" --layers "$work/no/such"
-no_export 2 '--trace needs a value' "$work/run" --trace
-no_export 13 'cannot read' "$work/nowhere" --trace "$work/trace"
-rm "$work/run/rank1.events"
-no_export 13 'rank1.events.* is missing' "$work/run" --trace "$work/trace"
-recorded --local 3 --sync bsp --batch 12 --shares 6,6,0 --steps 3
-no_export 1. 'rank 2 has recorded no step: give a rank that trains' "$work/run" --rank 2 --layers "$work/layers"
-echo precious >"$work/trace.mine"
-said=$(ulimit -f 4; trap '' XFSZ; "$echelon" explain "$work/run" --trace "$work/trace.mine" 2>&1)
-check "a disk that is full: status $?" [ $? = 13 ]
-check "a disk that is full: $said" grep -q 'cannot write .*trace.mine.*writing: ' <<<"$said"
-check "a trace that could not be written has taken another's place" [ "$(cat "$work/trace.mine")" = precious ]
-check "something is left beside it" [ "$(ls -A "$work" | grep -c 'trace.mine')" = 1 ]
-ends_with 0 '--trace FILE' explain --help
-verdict explain
+# --- of a run: the figures that its summary has
+idx_set "$work/data" 2000 100
+ends_with 0 '^  speed ' train --data "$work/data" --local 2 --sync asp --steps 20 --progress off --report "$work/run"
+cp "$work/out" "$work/summary"
+explains 0 '^  speed ' "$work/run"
+for label in speed bottleneck 'group 0' staleness accuracy; do
+    check "the summary's $label" eval 'grep "^  $label  " "$work/summary" | diff - <(grep "^  $label  " "$work/out")'
+done
+line '^  mean staleness +[0-9.]+ rounds'
+
+# --- what is no report
+refuse 13 "cannot read '-' .*give a report, or the folder of a recorded run" -
+refuse 13 "cannot read '$work/nowhere'" "$work/nowhere"
+refuse 13 "cannot read '$work/data/rank0.events' .*train --record DIR" "$work/data"
+refuse 2 'one path is enough' "$work/report" "$work/run"
+refuse 2 'rank goes with the folder of a recorded run' "$work/report" --rank 1
+refuse 2 'there is no option --rnak; did you mean --rank' "$work/report" --rnak 1
+refuse 2 'give a report, or the folder of a recorded run: echelon explain REPORT.DIR'
+: >"$work/other"
+refuse 14 'is no report of a run: it is empty' "$work/other"
+echo '# Plan of an Echelon run' >"$work/other"
+refuse 14 'is no report of a run: it is no JSON object.*a plan is for --plan, a profile for --profile' "$work/other"
+echo '{"world": 4, "rank": 0}' >"$work/other"
+refuse 14 'is no report of a run: it has no "model"' "$work/other"
+head -c 700 "$work/report" >"$work/other"
+refuse 14 "other:[0-9]+: .*found the end of the file \(byte 700: " "$work/other"
+sed 's/"batch": \[48/"batch": [-48/' "$work/report" >"$work/other"
+refuse 14 "other:2: \"batch\" takes a whole number from 0 to 2147483647, found '-48'" "$work/other"
+refuse 2 'is a device or pipe, not a file' /dev/null
+
+# --- words
+explains 0 'REPORT is the file of' --help
+
+verdict "explain"

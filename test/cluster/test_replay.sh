@@ -67,7 +67,7 @@ check "not all time is computed or waited" awk "$parts" "$work/out"
 check "rank 1 has a head's wait" grep -q 'waited .*activation_grad from rank' "$work/out"
 ends_with 0 '^  rank 1 ' explain "$work/run" --rank 1
 check "more than one rank" test "$(grep -c '^  rank' "$work/out")" = 1
-ends_with 2 'give the folder of a recorded run: echelon explain DIR' explain
+ends_with 2 'give a report, or the folder of a recorded run: echelon explain REPORT.DIR' explain
 ends_with 2 'there is no option --rnak; did you mean --rank?' explain "$work/run" --rnak 1
 ends_with 2 "give a whole number from 0 to 1023" explain "$work/run" --rank x
 ends_with 2 'rank 3: the run had 3 nodes' explain "$work/run" --rank 3
