@@ -394,6 +394,7 @@ struct ech_report {
     int n_candidates; struct ech_candidate candidate[ECH_CANDIDATES_MAX];   /* policies with sync auto, else numbers of groups; or one */
     /* What would gain 2 % or more, the most first; its first is the run's bottleneck. None of one node, of more than 256, after a loss. */
     int n_what_if; struct ech_what_if what_if[ECH_WHAT_IF_MAX];
+    double target_accuracy;               /* 0..1, that the run was to reach; 0: none */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

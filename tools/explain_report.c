@@ -270,11 +270,6 @@ static void print_staleness(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
-static void print_accuracy(FILE *to, const struct ech_report *r) {
-    accuracy_print(to, r);
-    if (r->target_seconds >= 0) fprintf(to, "  target           reached after %.1f s, %.2f epochs\n", r->target_seconds, r->target_epochs);
-}
-
 static void print_report(FILE *to, const struct ech_report *r) {
     fprintf(to, "%s%s%s, %s, %d node%s, reported by echelon %s\n", r->model, r->data[0] ? " on " : "", r->data, r->sync, r->world,
             r->world == 1 ? "" : "s", r->version);
@@ -291,10 +286,10 @@ static void print_report(FILE *to, const struct ech_report *r) {
     print_bytes(to, r);
     codec_print(to, r);
     print_staleness(to, r);
-    print_accuracy(to, r);
+    accuracy_print(to, r, r->target_seconds >= 0);
     if (r->n_candidates == 0) return;
     fputc('\n', to);
-    candidates_print(to, r);
+    candidates_print(to, r, &(struct target){0});
 }
 
 int explain_report(const char *path) {

@@ -28,6 +28,7 @@ static const struct ech_option own[] = {
      "with --trace and --workers: seconds of a message and of a byte between two of them, as in 50e-6,0.8e-9, or a log of OSU's "
      "all-reduce; without it links follow from the trace's own all-reduce times"},
     {"trace-batch", "SAMPLES", "", "samples of a step in the trace, where its file does not specify them [64]"},
+    {"target-from", "FILE", "", "report of a run that reached its --target-accuracy: how long each plan is predicted to take to it"},
     {"curve", "FILE", "", "a line for each evaluation: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},
@@ -53,6 +54,9 @@ static const struct {
     {TRAIN, "json", "--report FILE writes what a run did as JSON"},
     {TRAIN, "listen", "`echelon doctor` measures links"},
     {TRAIN, "links", "`echelon doctor` measures links"},
+    {TRAIN, "target-from", "--target-accuracy says which accuracy ends a run; `echelon plan` predicts when"},
+    {DOCTOR, "target-from", "it trains nothing"},
+    {SIM_ALONE, "target-from", "--target-accuracy says which accuracy ends a run; `echelon plan` predicts when"},
     {DOCTOR, "hosts", "machines are simulated by `echelon sim`"},
     {DOCTOR, "workers", "machines are simulated by `echelon sim`"},
     {DOCTOR, "spread", "machines are simulated by `echelon sim`"},
@@ -143,7 +147,7 @@ static const struct {
     {"Learning",
      " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum "
      "seed no-shuffle winograd precision augment sync-norm deterministic "},
-    {"When it ends", " epochs steps target-accuracy eval-every "},
+    {"When it ends", " epochs steps target-accuracy target-from eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " json listen links progress verbose report curve save save-plan record profile-out help "},
 };
@@ -309,6 +313,7 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "trace") == 0) command->trace = value;
     else if (strcmp(name, "alpha-beta") == 0) command->alpha_beta = value;
     else if (strcmp(name, "trace-batch") == 0) return set_count(name, value, "samples", 65536, &command->trace_batch, err);
+    else if (strcmp(name, "target-from") == 0) command->target_from = value;
     else if (strcmp(name, "compute") == 0) {
         command->costs_only = strcmp(value, "model") == 0;
         if (!command->costs_only && strcmp(value, "real") != 0) return wrong(err, "--compute '%.40s': give real or model", value);

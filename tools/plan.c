@@ -12,6 +12,8 @@ static void print_help(void) {
          "With --trace FILE it plans what another system has measured layer by layer, on machines like that system's: speeds of --hosts\n"
          "are relative to them, and nothing but steps and bytes takes time unless --profile states other costs:\n"
          "  echelon plan --trace alexnet.graph.txt --workers 8 --alpha-beta 50e-6,0.8e-9\n\n"
+         "With the report of a run that reached its --target-accuracy each plan has the seconds to that accuracy, too:\n"
+         "  echelon plan --workers 8 --spread strong --target-from run.json\n\n"
          "Without --sync all policies are compared. What arithmetic costs comes from --profile; without it from a built-in one.\n"
          "On machines that are there, `echelon train --steps 0` measures, plans and says the same.");
     command_print_options(stdout, PLAN);
@@ -32,11 +34,15 @@ static int plan(const struct command *command, const ech_model *model, const ech
         .spread = command->spread, .costs_only = 1, .profile = command->profile, .trace = command->trace,
         .alpha_beta = command->alpha_beta, .trace_batch = command->trace_batch};
     config.on_log = on_log;
-    ech_status status = ech_config_set(&config, "steps", "0", &err);
+    struct target target;
+    ech_status status = target_open(&target, command->target_from, &err);
+    if (status == ECH_OK) status = ech_config_set(&config, "steps", "0", &err);
     if (status == ECH_OK) status = ech_config_set(&config, "eval-every", "0", &err);
     if (status == ECH_OK) status = ech_simulate(model, data, &config, &options, &report, &err);
-    if (status == ECH_OK) plan_print(stdout, &report);
+    if (status == ECH_OK) status = target_check(&target, &report, &err);
+    if (status == ECH_OK) plan_print(stdout, &report, &target);
     else fprintf(stderr, "echelon: %s\n", err.text);
+    target_close(&target);
     return exit_status(status);
 }
 

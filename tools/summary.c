@@ -121,15 +121,19 @@ void bottleneck_print(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
-void candidates_print(FILE *to, const struct ech_report *r) {
-    fprintf(to, "  %-36s %10s %10s %10s %10s\n", "predicted of", "images/s", "staleness", "efficiency", "goodput");
+void candidates_print(FILE *to, const struct ech_report *r, const struct target *target) {
+    fprintf(to, "  %-36s %10s %10s %10s %10s%s\n", "predicted of", "images/s", "staleness", "efficiency", "goodput",
+            target->run ? "  s to target" : "");
     for (int i = 0; i < r->n_candidates; i++) {
         const struct ech_candidate *c = &r->candidate[i];
         char groups[24] = "";
         if (c->groups > 1) snprintf(groups, sizeof groups, ", %d groups", c->groups);
-        fprintf(to, "%c %s%s%-*s %10.0f %10.2f %10.2f %10.0f\n", c->taken ? '*' : ' ', c->sync, groups,
+        fprintf(to, "%c %s%s%-*s %10.0f %10.2f %10.2f %10.0f", c->taken ? '*' : ' ', c->sync, groups,
                 (int)(36 - strlen(c->sync) - strlen(groups)), c->separated ? ", layer separation" : "", c->images_per_second, c->staleness,
                 c->efficiency, c->goodput);
+        const double seconds = target_seconds(target, c);
+        if (seconds > 0) fprintf(to, " %12.3g", seconds);
+        fputc('\n', to);
     }
 }
 
@@ -207,7 +211,11 @@ static void print_ratios(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
-void accuracy_print(FILE *to, const struct ech_report *r) {
+void accuracy_print(FILE *to, const struct ech_report *r, bool reached) {
+    const double target = 100 * r->target_accuracy;
+    if (target > 0 && reached)
+        fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", target, r->target_seconds, r->target_epochs);
+    else if (target > 0 && r->samples > 0) fprintf(to, "  target           %.2f %% not reached\n", target);
     if (r->test_accuracy >= 0)
         fprintf(to, "  accuracy         %.2f %% (best evaluation %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
 }
@@ -234,14 +242,15 @@ void codec_print(FILE *to, const struct ech_report *r) {
     print_ratios(to, r);
 }
 
-void plan_print(FILE *to, const struct ech_report *r) {
+void plan_print(FILE *to, const struct ech_report *r, const struct target *target) {
     fprintf(to, "%s, %s, %d node%s\n", r->model, r->sync, r->world, r->world == 1 ? "" : "s");
-    candidates_print(to, r);
+    candidates_print(to, r, target);
     groups_print(to, r);
     print_steps(to, r);
     print_links(to, r);
     print_busiest_link(to, r);
     if (r->predicted_images_per_second > 0) fprintf(to, "  speed            %.0f images/s are predicted\n", r->predicted_images_per_second);
+    target_print(to, target, r);
     bottleneck_print(to, r);
 }
 
@@ -256,11 +265,7 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     print_changed_links(to, r);
     speed_print(to, r, command->sub == SIM ? "virtual " : "");
     bottleneck_print(to, r);
-    if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
-    else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
-        fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,
-                r->target_epochs);
-    accuracy_print(to, r);
+    accuracy_print(to, r, r->target_seconds >= 0 && status != ECH_E_NOT_REACHED);   /* a resumed run must reach it again */
     events_print(to, r);
     staleness_print(to, r);
     codec_print(to, r);

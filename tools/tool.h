@@ -20,6 +20,7 @@ struct command {
     struct ech_config config;
     const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
     const char *hosts, *spread, *profile; /* sim, plan; NULL: not given */
+    const char *target_from;              /* plan; NULL: not given */
     int workers;                          /* sim, plan; 0: not given */
     const char *trace, *alpha_beta;       /* plan; NULL: not given */
     int trace_batch;                      /* plan; 0: not given */
@@ -75,7 +76,8 @@ int curve_close(struct curve *curve, int status);   /* the exit status: a file t
 
 /* summary.c: what a run did, for people. */
 void summary_print(FILE *to, const struct command *command, const struct ech_report *report, ech_status status);
-void plan_print(FILE *to, const struct ech_report *report);   /* of a run that has planned, and trained nothing */
+struct target;
+void plan_print(FILE *to, const struct ech_report *report, const struct target *target);   /* of a run that trained nothing */
 /* What a run waits for the most, and what comes next to it, of one at least; no line end. */
 void what_if_print(FILE *to, const struct ech_what_if *what_if, int count);
 void what_print(FILE *to, const struct ech_what_if *what_if);   /* "rank 3's link" */
@@ -83,9 +85,9 @@ void what_print(FILE *to, const struct ech_what_if *what_if);   /* "rank 3's lin
 void speed_print(FILE *to, const struct ech_report *report, const char *clock);   /* clock: "", or what comes before its seconds */
 void bottleneck_print(FILE *to, const struct ech_report *report);
 void groups_print(FILE *to, const struct ech_report *report);
-void candidates_print(FILE *to, const struct ech_report *report);   /* what was compared; a star is at what was taken */
+void candidates_print(FILE *to, const struct ech_report *report, const struct target *target);   /* a star is at what was taken */
 void staleness_print(FILE *to, const struct ech_report *report);
-void accuracy_print(FILE *to, const struct ech_report *report);
+void accuracy_print(FILE *to, const struct ech_report *report, bool reached);   /* reached: its target, if it had one */
 void events_print(FILE *to, const struct ech_report *report);       /* who was lost, joined another group; what was dropped */
 void codec_print(FILE *to, const struct ech_report *report);
 /* By a quarter or more; false where one of them is not known. */
@@ -108,6 +110,16 @@ void watch_tells(void);
 
 /* sim.c */
 int sim_main(int argc, char **argv);
+
+/* target.c: seconds to an accuracy, by the report of a run that reached it (--target-from). Without one, `run` is NULL. */
+struct target { const char *path; struct ech_report *run; };
+ech_status target_open(struct target *target, const char *path, struct ech_error *err);   /* closed also after a failure */
+void target_close(struct target *target);
+/* Whether epochs of that run say anything of this plan's: the same model, B and codec. */
+ech_status target_check(const struct target *target, const struct ech_report *plan, struct ech_error *err);
+double target_epochs(const struct target *target, const struct ech_candidate *plan);    /* NaN: nobody knows */
+double target_seconds(const struct target *target, const struct ech_candidate *plan);
+void target_print(FILE *to, const struct target *target, const struct ech_report *plan);
 
 /* plan.c */
 int plan_main(int argc, char **argv);

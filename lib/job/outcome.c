@@ -18,6 +18,7 @@ void echi_report_begin(struct ech_report *r, const char *model, const char *data
     snprintf(r->version, sizeof r->version, "%s", ECH_VERSION);
     r->world = config->world;
     r->seed = config->seed;
+    r->target_accuracy = config->target_accuracy;
 }
 
 ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err) {

@@ -119,6 +119,7 @@ const struct echi_report_key echi_report_keys[] = {
     OBJECTS("predicted_link", WORLD, ech_link_use, predicted_link, use),
     OBJECTS("candidates", CANDIDATES, ech_candidate, candidate, candidate),
     OBJECTS("what_if", WHAT_IFS, ech_what_if, what_if, what_if),
+    AMOUNT(target_accuracy),
     {0}};
 _Static_assert(sizeof echi_report_keys / sizeof echi_report_keys[0] <= ECHI_REPORT_KEYS_MAX, "a reader marks each that it has read");
 

@@ -53,6 +53,39 @@ check "links carry what is predicted, within 10 %" awk \
 check "the error of the prediction is in the report" awk -v e="$(value predicted_over_measured "$work/run.json")" \
     'BEGIN { exit !(e > 0.9 && e < 1.1) }'
 
+# --- seconds to a target, by a run that took two epochs of 100 samples at half the efficiency of BSP: here one
+target() {                                            # target [SED...]: its report, changed
+    echo '{"model": "lenet5", "sync": "asp", "world": 1, "groups": [[0]], "round": 64, "codec": "dense", "samples": 1000, "epochs": 10,
+           "target_accuracy": 0.985, "target_epochs": 2, "target_seconds": 7,
+           "candidates": [{"sync": "ssp", "efficiency": 0.9}, {"sync": "asp", "efficiency": 0.5, "taken": 1}]}' |
+        sed "${1:-}" >"$work/target"
+}
+target
+plans 0 '  predicted of .* s to target$' --workers 2 --batch 64 --target-from "$work/target"
+check "every plan has its seconds, and that of BSP is 100 samples at its speed" awk '
+    /^[* ] (bsp|ssp|gssp)/ { plans++; n = NF; off = $n * $(n - 4) * $(n - 2) / 100 - 1; if (off > 0.02 || off < -0.02) bad++ }
+    END { exit !(plans > 2 && !bad) }' "$work/out"
+plans 0 '' --workers 2 --batch 64 --sync bsp --target-from "$work/target"
+check "the plan that is taken" \
+    out "^  target +98.50 % after [0-9.e+-]+ s is predicted: 1 epochs at efficiency 1.00, as .*target took 2 at 0.50$"
+target 's/, "taken": 1//; s/"sync": "asp", "world"/"sync": "bsp", "world"/; s/"target_accuracy": 0.985,//'
+plans 0 '^  target +it after .*: 2 epochs at efficiency 1.00, .* took 2 at 1.00$' --workers 2 --batch 64 --sync bsp \
+    --target-from "$work/target"
+plans 0 'images/s are predicted$' --workers 2 --batch 64 --sync local --target-from "$work/target"
+check "nobody knows of local" eval "! out '^  target'"
+target 's/, "taken": 1//'
+refuse 2 'does not have the statistical efficiency' --workers 2 --target-from "$work/target"
+target 's/"target_epochs": 2,//'
+refuse 2 'reached no target' --workers 2 --target-from "$work/target"
+target 's/"round": 64/"round": 32/'
+refuse 2 "rounds of 32 samples, .* the plan's 64: give --batch 32" --workers 2 --target-from "$work/target"
+target 's/lenet5/vgg19/'
+refuse 2 'its run trained vgg19, and the plan is for lenet5' --workers 2 --target-from "$work/target"
+target 's/dense/topk:paper/'
+refuse 2 'had the codec topk:paper, and the plan has dense' --workers 2 --target-from "$work/target"
+refuse 13 "cannot read '$work/nowhere'" --workers 2 --target-from "$work/nowhere"
+refuse 14 'is no report of a run' --workers 2 --target-from "$work/one.plan"
+
 # --- pictures larger than any data set here
 plans 0 'images/s are predicted' --model alexnet --workers 4 --sync bsp --exchange ring
 

@@ -104,7 +104,7 @@ static struct ech_report *random_report(void) {
                           &r->residuals_lost, &r->momentum_lost, &r->leases_dropped, &r->samples_dropped, &r->regroups, &r->resizes,
                           &r->ratio_changes};
     double *amounts[] = {&r->epochs, &r->seconds, &r->images_per_second, &r->measuring_seconds, &r->startup_seconds, &r->staleness_max,
-                         &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio};
+                         &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio, &r->target_accuracy};
     double *optionals[] = {&r->test_accuracy, &r->best_accuracy, &r->target_seconds, &r->target_epochs, &r->predicted_images_per_second,
                            &r->predicted_staleness, &r->ratio_seconds, &r->predicted_over_measured};
     for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) *wholes[i] = whole();
@@ -323,6 +323,10 @@ static void test_refusals(void **state) {
         const char *sentence = refused(bytes, strlen(bytes));
         if (!strstr(sentence, worse[i].sentence) || !strstr(sentence, path)) fail_msg("%s: %s", bytes, sentence);
     }
+    char kinds[1200] = NAMED "\"world\": 1, \"groups\": [], \"bytes_sent\": {";
+    for (int k = 0; k < ECH_KINDS_MAX; k++) snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), "%s\"k%d\": 1", k ? ", " : "", k);
+    strcat(kinds, "}}");
+    assert_non_null(strstr(refused(kinds, strlen(kinds)), "\"bytes_sent\" has more than 71 kinds of message"));
     assert_non_null(strstr(refused("{\n\n\"world\": x}", 14), ":3: "));
 }
 
