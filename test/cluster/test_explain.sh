@@ -71,6 +71,7 @@ for why in '3200 of its samples are those of runs before it' '1 node was lost on
            "rank 1's link, out, carried" 'nodes became faster or slower for good'; do
     check "no reason '$why'" grep -qE "^  (may be why)? +$why" "$work/out"
 done
+no_line 'nothing that a report tells'
 line '^  target +98.00 % after 30.0 s, 3.00 epochs$'
 line '^  regrouping +1 moves of workers to other groups, 2 changes of step sizes$'
 calm=$(sed -e '/"link_run_/d' "$work/report" | sed -e 's/"lost".*,//; s/"samples_again".*,//; s/"regroups".*,//; s/"resumed_samples".*,//')
