@@ -186,7 +186,7 @@ static const char *busy_text(const struct ech_report *r, int rank, char *buf, si
     const int group = r->group_of[rank];
     const double iteration = group >= 0 && r->head < 0 && strcmp(r->sync, "local") != 0 ? r->iteration_seconds[group] : 0;
     if (iteration > 0 && r->step_seconds[rank] > 0 && r->batch[rank] > 0)
-        snprintf(buf, cap, "%.0f %%", 100 * r->batch[rank] * r->step_seconds[rank] / 64 / iteration);
+        snprintf(buf, cap, "%.0f %%", 100.0 * r->batch[rank] * r->step_seconds[rank] / 64 / iteration);
     else snprintf(buf, cap, "-");
     return buf;
 }
