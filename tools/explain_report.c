@@ -71,14 +71,15 @@ static void print_reasons(FILE *to, const struct ech_report *r) {
     if (r->resumed_samples > 0)
         reason(&reasons, "%llu of its samples are those of runs before it, and so is a part of its seconds",
                (unsigned long long)r->resumed_samples);
-    if (r->n_lost > 0) reason(&reasons, "%d node%s lost on the way; the prediction has all", r->n_lost, r->n_lost > 1 ? "s were" : " was");
+    if (r->n_lost > 0)
+        reason(&reasons, "%d node%s lost on the way; the prediction is of all", r->n_lost, r->n_lost > 1 ? "s were" : " was");
     if (again > WORTH * (double)r->samples) reason(&reasons, "%.0f %% of its samples were trained twice", 100 * again / (double)r->samples);
     links_reason(&reasons, r);
     uncertain_reason(&reasons, r);
     if (r->regroups + r->resizes > 0) reason(&reasons, "nodes became faster or slower for good: see regrouping");
     if (r->ratio_changes > 0) reason(&reasons, "parts of gradients that are sent were changed: see ratios");
     if (reasons.count > 0) return;
-    reason(&reasons, "nothing that a report tells: steps may have taken longer than those that were measured at the start;");
+    reason(&reasons, "nothing that a report tells: steps may have become slower or faster since they were measured at the start;");
     reason(&reasons, "`echelon train --record DIR` and `echelon explain DIR` tell where the time goes");
 }
 
