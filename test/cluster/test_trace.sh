@@ -125,4 +125,4 @@ check "a disk that is full: $said" grep -q 'cannot write .*trace.mine.*writing: 
 check "a trace that could not be written has taken another's place" [ "$(cat "$work/trace.mine")" = precious ]
 check "something is left beside it" [ "$(ls -A "$work" | grep -c 'trace.mine')" = 1 ]
 ends_with 0 '--trace FILE' explain --help
-verdict explain
+verdict trace
