@@ -38,6 +38,8 @@ static void where_time_went(struct echi_recording *r) {
     static struct echi_plan plan;
     static struct echi_times times[ECHI_WORLD_MAX];
     static struct echi_predict_work work;
+    static struct echi_interval interval[256];   /* too few, as a rule */
+    static struct echi_timeline line = {.interval = interval, .capacity = 256};
     struct echi_prediction predicted;
     const size_t waits = (size_t)r->about.world * ECHI_KINDS;
     struct echi_spent spent = {.world = r->about.world, .waited = waited};
@@ -55,7 +57,8 @@ static void where_time_went(struct echi_recording *r) {
         bool known = plan.world == r->about.world;
         FUZZ_CHECK(echi_plan_valid(&plan));
         for (int i = 0; i < plan.world; i++) known = known && times[i].count > 0;
-        if (known) echi_predict(&plan, times, &r->about.request.load, 4, &work, &predicted);
+        if (known) echi_predict_line(&plan, times, &r->about.request.load, 4, &work, &line, &predicted);
+        for (int i = 0; known && i < line.path.parts; i++) FUZZ_CHECK(line.path.part[i].seconds > 0);
         FUZZ_CHECK(!known || predicted.rate > 0);
     }
     echi_recording_rewind(r);

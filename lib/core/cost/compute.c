@@ -138,6 +138,7 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     l->since = c->now;
     set_state(c, host, ECHI_USES);
     expect(c, host);
+    if (c->line) echi_watch_begins(c, host, id, &w->work, from);
 }
 
 /* The most urgent that may run now; of equals the one that came first. */
@@ -169,6 +170,13 @@ static void shorten(struct echi_cost *c, int host) {
     expect(c, host);
 }
 
+static void tell_end(struct echi_cost *c, int host, const struct echi_work_out *w) {
+    const struct echi_cost_thread *l = &c->thread[host];
+    const double asked = w->work.seconds * 1e9 / c->hosts->host[host].speed, wake = w->ns > 0 ? echi_most(1 - asked / w->ns, 0) : 0;
+    const double stolen = l->length > 0 ? l->stolen / l->length : 0;
+    echi_watch_ends(c, host, until(&w->work, l->until_unit), (1 - stolen) * wake, stolen);
+}
+
 static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *out) {
     struct echi_cost_thread *l = &c->thread[host];
     if (l->debt > 0) {   /* messages took some of the time */
@@ -183,6 +191,7 @@ static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *ou
     const struct echi_work w = work_at(c, id)->work;
     const bool done = unit == units_of(&w) - 1;
     *out = (struct echi_happening){.type = done ? ECHI_HAPPENS_DONE : ECHI_HAPPENS_MARK, .host = host, .unit = unit, .cookie = w.cookie};
+    if (c->line) tell_end(c, host, work_at(c, id));
     work_at(c, id)->unit = unit + 1;
     l->busy += (double)(c->now - l->since);
     l->running = ECHI_NOTHING;
@@ -239,6 +248,7 @@ void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *wo
     if (q) q->used -= (1 - ECHI_COST_WAKE_COMPUTES) * wake;
     *work_at(c, id) = (struct echi_work_out){.work = *work, .unit = work->first, .next = ECHI_NOTHING,
                                              .ns = work->seconds * 1e9 / c->hosts->host[host].speed + wake};
+    if (c->line) echi_watch_asked(c, id);
     uint32_t *link = &l->first;
     while (*link != ECHI_NOTHING) link = &work_at(c, *link)->next;
     *link = id;

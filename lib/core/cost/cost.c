@@ -93,7 +93,9 @@ static bool tell(struct echi_happening *out, enum echi_happening_type type, int 
 static bool happen(struct echi_cost *c, const struct echi_due *due, struct echi_happening *out) {
     const int who = (int)due->who;
     switch ((enum echi_cost_due)due->kind) {
-    case ECHI_DUE_TIMER: return tell(out, ECHI_HAPPENS_TIMER, who, due->what);
+    case ECHI_DUE_TIMER:
+        if (c->line) c->line->now = ECHI_NOTHING;
+        return tell(out, ECHI_HAPPENS_TIMER, who, due->what);
     case ECHI_DUE_THREAD: return echi_cost_thread_due(c, who, (uint32_t)due->what, out);
     case ECHI_DUE_POOL: return echi_cost_pool_due(c, who, (uint32_t)due->what, out);
     case ECHI_DUE_PERIOD: echi_cost_period_due(c, who); return false;
@@ -103,7 +105,9 @@ static bool happen(struct echi_cost *c, const struct echi_due *due, struct echi_
     case ECHI_DUE_IN: echi_cost_link_in(c, due->who); return false;
     case ECHI_DUE_IN_PART: echi_cost_link_in_part(c, who, due->what, due->at); return false;
     case ECHI_DUE_ARRIVED: return echi_cost_link_arrived(c, due->who, out);
-    case ECHI_DUE_SELF_SENT: return !c->dead[who] && tell(out, ECHI_HAPPENS_SENT, who, due->what);
+    case ECHI_DUE_SELF_SENT:
+        if (c->line) c->line->now = c->line->host[who].self;
+        return !c->dead[who] && tell(out, ECHI_HAPPENS_SENT, who, due->what);
     }
     return false;
 }

@@ -31,6 +31,7 @@
 #include "echi_times.h"
 
 struct echi_cost;
+struct echi_timeline;
 
 /* `hosts` must stay valid and as it is. `io` is on the machine that hosts' speeds are relative to. io_speed [hosts]: how many times as
  * fast as there each does this; NULL: as it computes. NULL when the supply has no memory. */
@@ -38,6 +39,9 @@ struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_c
                                    struct echi_supply supply);
 /* Before anything is sent: what this host's messages cost it in seconds of its own, and another rate on its way in than on its way out. */
 void echi_cost_set_link(struct echi_cost *cost, int host, double rate_in, struct echi_cost_io io);
+/* Before anything happens: `line` (echi_timeline.h), which outlives the engine, is told what threads and links do, of hosts that neither
+ * hold nor die. Nothing happens otherwise than unwatched. */
+void echi_cost_watch(struct echi_cost *cost, struct echi_timeline *line);
 void echi_cost_destroy(struct echi_cost *cost);   /* NULL is harmless */
 int64_t echi_cost_now(const struct echi_cost *cost);   /* virtual ns; 1 at the beginning */
 uint64_t echi_cost_events(const struct echi_cost *cost);   /* how many things were due so far */

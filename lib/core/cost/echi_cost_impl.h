@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the cost engine share: cost.c (time), compute.c (works), quota.c (processor time by quota), links.c (messages). */
+ * What the files of the cost engine share: cost.c (time), compute.c (works), quota.c (processor time by quota), links.c (messages),
+ * timeline.c (who watches them). */
 #ifndef ECHI_COST_IMPL_H
 #define ECHI_COST_IMPL_H
 #include "echi_cost.h"
 #include "echi_events.h"
 #include "echi_records.h"
+#include "echi_timeline.h"
 
 /* Kinds of due things. `turn`: what was due is not any more if the resource's turn has changed since. */
 enum echi_cost_due {
@@ -60,6 +62,7 @@ struct echi_parcel {
     uint32_t run_last;        /* while it waits and is the first of its priority: the last of that */
     uint16_t from, to, priority;
     bool follows, taken;      /* goes as one with the message before it; the receiver's processor has begun with it */
+    uint32_t line;            /* if anybody watches: the interval whose end brought it to where it is */
     double waking;            /* of what a message takes its sender's processor, the part that this one does */
 };
 struct echi_cost_link {
@@ -94,6 +97,7 @@ struct echi_cost {
     struct echi_cost_used *quota;   /* [hosts], if any has one */
     struct echi_records works, parcels;
     int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
+    struct echi_timeline *line;   /* NULL: nobody watches */
 };
 
 /* To the nearest whole, halves away from 0; upwards. Beyond NEVER all is never. */
@@ -150,4 +154,18 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t parcel);
 void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64_t entry);
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t parcel, struct echi_happening *out);
 void echi_cost_link_kill(struct echi_cost *c, int host);
+
+/* timeline.c: only where somebody watches, which is seldom. */
+#define ECHI_COLD __attribute__((cold))
+ECHI_COLD void echi_watch_asked(struct echi_cost *c, uint32_t work);
+/* `part` of it is behind it. */
+ECHI_COLD void echi_watch_begins(struct echi_cost *c, int host, uint32_t work, const struct echi_work *w, double part);
+/* So much of its work is behind it; parts of the stretch that waking took, and messages. */
+ECHI_COLD void echi_watch_ends(struct echi_cost *c, int host, double part, double wake, double stolen);
+ECHI_COLD void echi_watch_leaves(struct echi_cost *c, const struct echi_parcel *p);
+ECHI_COLD void echi_watch_left(struct echi_cost *c, struct echi_parcel *p);
+ECHI_COLD void echi_watch_part(struct echi_cost *c, const struct echi_parcel *p, int64_t entry);
+ECHI_COLD void echi_watch_part_in(struct echi_cost *c, int host, int64_t from, int64_t to, int64_t entry);
+ECHI_COLD void echi_watch_in(struct echi_cost *c, struct echi_parcel *p, int64_t from, int64_t to);
+ECHI_COLD void echi_watch_taken(struct echi_cost *c, struct echi_parcel *p, int64_t before, int64_t to);
 #endif

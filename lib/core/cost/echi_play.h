@@ -7,6 +7,7 @@
 #include "echi_predict.h"
 #include "echi_priority.h"
 #include "echi_task.h"
+#include "echi_timeline.h"
 
 #define ECHI_PREDICT_APPLY 0.7           /* of echi_times.exchange, an update where nobody measured one */
 #define ECHI_PREDICT_CONTROL 128         /* bytes of a message without a payload, about */
@@ -38,6 +39,7 @@ struct echi_play {
     const struct echi_times *times;
     const struct echi_load *load;
     struct echi_cost *cost;
+    struct echi_timeline *line;           /* NULL: nobody watches */
     int64_t from;                         /* virtual ns: what links carry is counted from then on; 0: not yet */
     unsigned char *memory; size_t used, size;
     struct echi_hosts hosts;
@@ -61,6 +63,8 @@ struct echi_play {
 /* A play of this plan, whose memory is the workspace behind its first `taken` bytes. */
 struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
                               struct echi_predict_work *work, size_t taken);
+/* Before it is set up: `line` records it, unless it is NULL. */
+void echi_play_watch(struct echi_play *p, struct echi_timeline *line);
 /* `limit`: about so many messages a push of all workers makes. False without memory, or without layers. */
 bool echi_play_set_up(struct echi_play *p, int limit);
 void *echi_play_zeroed(struct echi_play *p, size_t count, size_t size);   /* NULL without memory */
@@ -79,6 +83,8 @@ double echi_play_pushed(const struct echi_play *p);
 void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work);
 void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_predict_work *work);
 
+/* predict_line.c: the time line, if there is one, is whole. As echi_timeline_path. */
+void echi_play_end(struct echi_play *p, int64_t since, int rank);
 /* ---- predict_head.c ---- */
 
 bool echi_play_head_set_up(struct echi_play *p, bool rounds);

@@ -23,6 +23,7 @@
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
 #include "echi_plan.h"
+#include "echi_timeline.h"
 #include "echi_times.h"
 
 /* Bytes of what a run moves. */
@@ -55,5 +56,8 @@ struct echi_predict_work {
  * for. The plan is valid, and times[r].count > 0 for each rank that has a part in it. */
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                   uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out);
+/* The same, recorded: `line` has its memory, and the last rounds of the play afterwards. NULL: nothing is recorded. */
+void echi_predict_line(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                       uint32_t steps, struct echi_predict_work *work, struct echi_timeline *line, struct echi_prediction *out);
 
 #endif

@@ -112,6 +112,7 @@ static void start(struct echi_cost *c, int host) {
     l->pace = l->ns_per_byte * thin(c, host);
     l->stretch = p->left;
     expect_out(c, host);
+    if (c->line) echi_watch_leaves(c, p);
 }
 
 /* What is being sent gives way at the end of the chunk in hand. */
@@ -164,13 +165,15 @@ void echi_cost_send(struct echi_cost *c, int from, int to, int priority, uint64_
     if (id == ECHI_NOTHING) return;
     *parcel_at(c, id) = (struct echi_parcel){.cookie = cookie, .bytes = bytes, .left = bytes, .from = (uint16_t)from, .to = (uint16_t)to,
         .priority = (uint16_t)(priority < UINT16_MAX ? priority : UINT16_MAX)};
-    if (from == to || not_before > c->now) echi_cost_due(c, not_before, ECHI_DUE_QUEUE, id, 0);
-    else enqueue(c, id);
+    if (c->line) parcel_at(c, id)->line = c->line->now;
+    if (from != to && not_before <= c->now) return enqueue(c, id);
+    echi_cost_due(c, not_before, ECHI_DUE_QUEUE, id, 0);
 }
 
 bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
     const struct echi_parcel *p = parcel_at(c, id);
     const bool self = p->from == p->to;
+    if (c->line) c->line->now = p->line;
     if (!self && !c->dead[p->from]) {
         enqueue(c, id);
         return false;
@@ -178,6 +181,7 @@ bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happenin
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = p->to, .cookie = p->cookie};
     const bool there = !c->dead[p->from];
     if (there) echi_cost_due(c, c->now, ECHI_DUE_SELF_SENT, p->from, p->cookie);
+    if (c->line) c->line->host[p->to].self = p->line;
     echi_records_give(&c->parcels, id);
     return there;
 }
@@ -211,6 +215,7 @@ static void leave_in_part(struct echi_cost *c, const struct echi_parcel *p, uint
     struct echi_cost_link *in = &c->link[p->to];
     const int64_t entry = entry_of(c, p, bytes, echi_cost_delay(c, p->from, p->to));
     if (in->in_ns_per_byte <= 0) return;
+    if (c->line) echi_watch_part(c, p, entry);
     if (entry > c->now) echi_cost_due(c, entry, ECHI_DUE_IN_PART, p->to, bytes);
     else echi_cost_link_in_part(c, p->to, bytes, entry);
 }
@@ -220,6 +225,7 @@ void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64
     const int64_t own = taking(c, host, (double)bytes);
     carry(&l->carried[1], bytes, own);
     l->in_free = (l->in_free > entry ? l->in_free : entry) + own;
+    if (c->line) echi_watch_part_in(c, host, l->in_free - own, l->in_free, entry);
 }
 
 /* The last byte has left. */
@@ -253,6 +259,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
     p->left -= l->stretch;
     l->sending = ECHI_NOTHING;
     p->part = l->stretch;
+    if (c->line) echi_watch_left(c, p);
     if (p->left > 0) {   /* the first again of its priority */
         leave_in_part(c, p, l->stretch);
         insert(c, id, true);
@@ -272,15 +279,16 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_cost_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t own = taking(c, p->to, (double)p->part), buffer = taking(c, p->to, ECHI_COST_BUFFER);
+    const int64_t own = taking(c, p->to, (double)p->part);
     carry(&l->carried[1], p->part, own);
     int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
     l->in_free = begin + own;
     if (p->priority == 0) {   /* what it passes waits longer */
-        const int64_t behind = l->urgent_free > p->entry + buffer ? l->urgent_free : p->entry + buffer;
+        const int64_t full = p->entry + taking(c, p->to, ECHI_COST_BUFFER), behind = l->urgent_free > full ? l->urgent_free : full;
         if (begin > behind) begin = behind;
         l->urgent_free = begin + own;
     }
+    if (c->line) echi_watch_in(c, p, begin, begin + own);
     echi_cost_due(c, begin + own > p->least ? begin + own : p->least, ECHI_DUE_ARRIVED, id, 0);
 }
 
@@ -293,6 +301,7 @@ static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     p->taken = true;
     if (cpu == 0 && l->cpu_free <= c->now) return false;
     const int64_t now = echi_cost_quota(c, p->to) ? echi_cost_quota_wait(c, p->to) : c->now;
+    if (c->line) echi_watch_taken(c, p, l->cpu_free, (l->cpu_free > now ? l->cpu_free : now) + cpu);
     l->cpu_free = (l->cpu_free > now ? l->cpu_free : now) + cpu;
     echi_cost_steal(c, p->to, cpu);
     echi_cost_due(c, l->cpu_free, ECHI_DUE_ARRIVED, id, 0);
@@ -302,6 +311,7 @@ static bool is_taken_in(struct echi_cost *c, uint32_t id) {
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
     if (is_taken_in(c, id)) return false;
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = parcel_at(c, id)->to, .cookie = parcel_at(c, id)->cookie};
+    if (c->line) c->line->now = parcel_at(c, id)->line;
     c->link[out->host].moved[1] += (double)parcel_at(c, id)->bytes;
     echi_records_give(&c->parcels, id);
     return !c->dead[out->host];

@@ -239,6 +239,7 @@ static bool make_hosts(struct echi_play *p) {
     }
     share_processors(p);
     p->cost = echi_cost_create(&p->hosts, (struct echi_cost_io){0, 0}, NULL, 0, (struct echi_supply){resize, p});
+    if (p->cost) echi_cost_watch(p->cost, p->line);
     for (int r = 0; p->cost && r < world; r++) {
         const struct echi_times *t = &p->times[r];
         const double granted = 1 / p->hosts.host[r].speed;   /* seconds of the processor by those of the clock */
@@ -263,6 +264,11 @@ struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_ti
     memset(work->busy, 0, (size_t)plan->world * sizeof *work->busy);
     return (struct echi_play){.plan = plan, .times = times, .load = load, .memory = work->bytes + ALIGNED(taken),
                               .size = sizeof work->bytes - ALIGNED(taken), .shards = 1};
+}
+
+void echi_play_watch(struct echi_play *p, struct echi_timeline *line) {
+    p->line = line;
+    if (line) echi_timeline_clear(line, p->plan->world);
 }
 
 static struct echi_traffic moved(const struct echi_play *p, int rank) {

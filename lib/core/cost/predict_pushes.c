@@ -258,6 +258,7 @@ void echi_pushes_count(struct echi_pushes *p, int w) {
     struct echi_push_worker *k = &p->worker[w];
     k->applied++;
     p->pushes++;
+    if (p->b.line) echi_timeline_mark(p->b.line, echi_cost_now(p->b.cost), p->b.rank[w]);
     if (p->pushes <= p->warm || k->applied <= FIRST_STEPS) return;
     if (k->first == 0) k->first = echi_cost_now(p->b.cost);
     else k->counted++;
@@ -356,13 +357,14 @@ static void result(const struct echi_pushes *p, struct echi_prediction *out) {
 }
 
 void echi_predict_pushes(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
-                         uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
+                         uint32_t steps, struct echi_predict_work *work, struct echi_timeline *line, struct echi_prediction *out) {
     struct echi_pushes *p = (struct echi_pushes *)(void *)work;
     struct echi_happening h;
     if (steps == 0) steps = steps_of(plan, times);
     const uint64_t wanted = (uint64_t)steps * workers_of(plan);
     *p = (struct echi_pushes){.b = echi_play_of(plan, times, load, work, sizeof *p), .warm = wanted / 4};
     *out = (struct echi_prediction){0};
+    echi_play_watch(&p->b, line);
     if (set_up(p, limit_of(plan, steps))) {
         for (int g = 0; g < plan->n_groups; g++) echi_owner_goes_on(p, g);
         while (!enough(p, wanted) && echi_cost_next(p->b.cost, &h)) {
@@ -371,6 +373,7 @@ void echi_predict_pushes(const struct echi_plan *plan, const struct echi_times t
         }
         result(p, out);
         echi_play_traffic(&p->b, 1e-9 * (double)(echi_cost_now(p->b.cost) - p->b.from), work);
+        echi_play_end(&p->b, p->b.from, p->policy->rounds ? p->b.rank[0] : -1);
     }
     if (!(out->rate > 0)) out->rate = echi_predict_rounds_most(plan, times, work);   /* the memory was too small: steps alone */
 }

@@ -254,6 +254,7 @@ static void end_round(struct play *p, int k) {
     p->before = p->last;
     p->last = echi_cost_now(p->b.cost);
     if (p->rounds == WARM) p->first = p->last;
+    if (p->b.line) echi_timeline_mark(p->b.line, p->last, 0);
 }
 
 static void applied(struct play *p, struct echi_about a) {
@@ -461,6 +462,8 @@ static bool play(struct play *p, uint32_t steps, struct echi_predict_work *work,
     const double seconds = random ? mean - luck(p, rounds) : mean;
     *out = (struct echi_prediction){.rate = (double)p->b.plan->round / (seconds > 1e-9 ? seconds : 1e-9)};
     echi_play_traffic(&p->b, rounds * seconds, work);   /* as many a second as there are rounds in it */
+    echi_play_end(&p->b, p->first, 0);
+    if (p->b.line) echi_path_scale(&p->b.line->path, seconds);
     return true;
 }
 
@@ -480,10 +483,11 @@ double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_
 }
 
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
-                         uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
+                         uint32_t steps, struct echi_predict_work *work, struct echi_timeline *line, struct echi_prediction *out) {
     struct play *p = (struct play *)(void *)work;
     for (int limit = PUSHES_MAX; limit > 0; limit /= 8) {
         *p = (struct play){.b = echi_play_of(plan, times, load, work, sizeof *p)};
+        echi_play_watch(&p->b, line);
         if (set_up(p, limit) && play(p, steps, work, out)) return true;
     }
     return false;

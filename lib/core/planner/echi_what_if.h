@@ -24,4 +24,9 @@ struct echi_what_if { uint8_t what; int16_t rank; double gain; };
  * three things of which a node may be named. */
 int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load, double rate,
                  struct echi_choice_work *work, struct echi_what_if out[ECHI_WHATS]);
+
+/* sweep.c: samples a second of the same plan with all links factor[i] times as fast; delays stay. False, and nothing is predicted, where no
+ * link is known. */
+bool echi_link_sweep(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                     struct echi_choice_work *work, const double *factor, int count, double *out_rate);
 #endif

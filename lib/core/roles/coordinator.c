@@ -92,12 +92,29 @@ void echi_coordinator_judge(struct echi_coordinator *c) {
     if (c->plan_given) echi_plan_judge(&c->request, c->times, &c->setup->plan, &c->work, &c->choice);
 }
 
+/* A plan of a few nodes of which none was lost, by times that are known. */
+static bool is_predicted(const struct echi_coordinator *c) {
+    return c->choice.count > 0 && c->n_lost == 0 && plan_of(c)->world <= ECHI_WHAT_IF_WORLD;
+}
+
+bool echi_coordinator_line(struct echi_coordinator *c, struct echi_timeline *line) {
+    struct echi_prediction p;
+    if (!is_predicted(c)) return false;
+    echi_predict_line(plan_of(c), c->times, &c->request.load, 0, &c->work.predict, line, &p);
+    return true;
+}
+
+bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, int count, double *out_rate) {
+    return is_predicted(c) && plan_of(c)->world > 1 &&
+           echi_link_sweep(plan_of(c), c->times, &c->request.load, &c->work, factor, count, out_rate);
+}
+
 int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
                              struct echi_what_if out[ECHI_WHATS]) {
     const struct echi_plan *plan = plan_of(c);
     struct echi_prediction p;
     c->work.between = NULL;
-    if (c->choice.count == 0 || c->n_lost > 0 || plan->world < 2 || plan->world > ECHI_WHAT_IF_WORLD) return 0;
+    if (!is_predicted(c) || plan->world < 2) return 0;
     echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &p);
     memcpy(traffic, c->work.predict.traffic, (size_t)plan->world * sizeof *traffic);
     return echi_what_if(plan, c->times, &c->request.load, p.rate, &c->work, out);

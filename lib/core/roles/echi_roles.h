@@ -500,6 +500,11 @@ void echi_coordinator_judge(struct echi_coordinator *c);
 #define ECHI_WHAT_IF_WORLD 256
 int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
                              struct echi_what_if out[ECHI_WHATS]);
+/* Its plan is predicted once more, and recorded: `line` has its memory. False, and nothing is, after a loss, and of more nodes than those;
+ * of one node it is. */
+bool echi_coordinator_line(struct echi_coordinator *c, struct echi_timeline *line);
+/* echi_link_sweep of it, likewise; of two nodes or more. */
+bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, int count, double *out_rate);
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
  * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
