@@ -312,6 +312,12 @@ struct ech_link_rate { float rate, lowest, highest; };
 #define ECH_WHAT_IF_MAX 6
 struct ech_what_if { const char *what; int rank; double gain; };   /* rank: whose; -1: all nodes' */
 
+/* A part of a round's critical path: of the chain of computing and messages, each of which waits for the one before, that ends with the
+ * round. "forward", "backward"; "apply": of an owner, adding included; "head": separated layers; "codec"; "out", "in": bytes on a link's
+ * way out and in; "messages": what messages take a node's processor; "wake": of its compute thread; "latency": on the way between nodes. */
+#define ECH_PATH_MAX 20
+struct ech_path_part { const char *what; int rank; double seconds; };   /* rank -1: of none, or of all that are not listed */
+
 /* Megabits a second in both directions of a node's link. */
 struct ech_link_use { float out, in; };
 
@@ -324,8 +330,8 @@ struct ech_candidate {
     double efficiency, goodput;           /* statistical: 1 is that of BSP; images a second times that */
 };
 
-/* What a run did, in some 90 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
- * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
+/* What a run did, in some 110 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful.
+ * Of a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
 struct ech_report {
     char model[32], data[96], sync[16], version[16];
@@ -395,6 +401,12 @@ struct ech_report {
     /* What would gain 2 % or more, the most first; its first is the run's bottleneck. None of one node, of more than 256, after a loss. */
     int n_what_if; struct ech_what_if what_if[ECH_WHAT_IF_MAX];
     double target_accuracy;               /* 0..1, that the run was to reach; 0: none */
+    /* Where a round's time goes, as predicted: parts that add up to path_seconds, the longest first. Where nobody waits for rounds they are
+     * from a push of path_rank, the slowest node, to its next; else that is -1. None after a loss, of more than 256 nodes. */
+    int n_path, path_rank; double path_seconds; struct ech_path_part path[ECH_PATH_MAX];
+    /* Bytes that a node holds under the plan: weights, gradients, the optimiser's memory, rows; without activations. Of simulated runs of
+     * a model, of up to ECH_LIVE_MAX nodes; else 0. */
+    uint64_t slot_bytes[ECH_WORLD_MAX];
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -105,6 +105,26 @@ struct ech_sim_counts {
     uint64_t events;              /* things that were due: the simulator's work goes with their number */
     uint64_t role_events;         /* of them, and beside them, what the nodes' roles were told */
 };
+/* What a node's compute thread, the way out or in of its link, or its I/O thread does, which takes messages in. */
+struct ech_interval {
+    int rank, peer;               /* peer: at the other end of a message; else rank */
+    const char *on;               /* "compute", "out", "in", "messages" */
+    const char *what;             /* compute: as in struct ech_path_part; else "gradients", "weights", "activations", "states", "control" */
+    int layer;                    /* of a message the first layer that it has parameters of; -1: all, or none */
+    double from, to;              /* seconds since the round began, and within it */
+    double path_from, path_to;    /* its stretch on the round's critical path; 0, 0: none */
+};
+/* A round of the plan, as predicted: the last one that was played. Where nobody waits for rounds it is from a push of the slowest node to
+ * its next. None after a loss, of more than 256 nodes. */
+#define ECH_SWEEP 9
+struct ech_timeline {
+    struct ech_interval *interval; int capacity;   /* the caller's */
+    int count, left_out;          /* left_out: for want of capacity */
+    double seconds;               /* of the round; 0: there is none */
+    int rank;                     /* the slowest node; -1: all wait for rounds */
+    /* Images a second with all links so many times as fast, the plan unchanged; n_sweep 0: no link is known. */
+    int n_sweep; double faster[ECH_SWEEP], images_per_second[ECH_SWEEP];
+};
 struct ech_sim_options {
     const char *hosts;            /* host file; NULL: `workers` hosts of the named spread */
     int workers;
@@ -120,6 +140,7 @@ struct ech_sim_options {
                                      a log of OSU's all-reduce, whose fit counts as a ring's. NULL: as the trace's own all-reduce times */
     int trace_batch;              /* samples of a step in the trace, up to 65,536; 0: as its file specifies, else 64 */
     struct ech_sim_counts *counts;   /* filled if not NULL */
+    struct ech_timeline *timeline;   /* likewise, of rank 0's plan */
 };
 /* Runs what ech_train would run on all nodes of a cluster, in this thread and in virtual time. Nothing but the arguments decides:
  * the same seed gives the same bytes in config's save and report files, on machines that compute alike. config's rank, world,

@@ -43,6 +43,7 @@ static ech_status check_files(const struct command *command, struct ech_error *e
     if (status == ECH_OK) status = check_writable("save-plan", config->save_plan, err);
     if (status == ECH_OK) status = check_writable("profile-out", config->profile_out, err);
     if (status == ECH_OK) status = check_writable("curve", command->curve, err);
+    if (status == ECH_OK) status = check_writable("svg", command->svg, err);
     return status;
 }
 

@@ -276,6 +276,7 @@ static void print_report(FILE *to, const struct ech_report *r) {
             r->world == 1 ? "" : "s", r->version);
     speed_print(to, r, "");
     print_error(to, r);
+    path_print(to, r);
     bottleneck_print(to, r);
     print_use(to, r);
     print_time(to, r);

@@ -30,6 +30,7 @@ static const struct ech_option own[] = {
     {"trace-batch", "SAMPLES", "", "samples of a step in the trace, where its file does not specify them [64]"},
     {"target-from", "FILE", "", "report of a run that reached its --target-accuracy: how long each plan is predicted to take to it"},
     {"curve", "FILE", "", "a line for each evaluation: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
+    {"svg", "FILE", "", "draws a round of the plan, as predicted, with its critical path, and what it would make on other links (SVG)"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},
     {"json", NULL, "", "what is found as one JSON object, for programs"},
@@ -52,6 +53,7 @@ static const struct {
     {TRAIN, "compute", "only `echelon sim` can leave the arithmetic out"},
     {TRAIN, "profile", "a run measures its nodes; `echelon sim` takes a profile, and --profile-out writes one"},
     {TRAIN, "json", "--report FILE writes what a run did as JSON"},
+    {TRAIN, "svg", "`echelon plan` draws what is predicted"},
     {TRAIN, "listen", "`echelon doctor` measures links"},
     {TRAIN, "links", "`echelon doctor` measures links"},
     {TRAIN, "target-from", "--target-accuracy says which accuracy ends a run; `echelon plan` predicts when"},
@@ -66,6 +68,7 @@ static const struct {
     {DOCTOR, "progress", "it ends with one page"},
     {DOCTOR, "verbose", "it says all it finds"},
     {DOCTOR, "curve", "it trains nothing"},
+    {DOCTOR, "svg", "`echelon plan` draws what is predicted"},
     {PLAN, "compute", "a plan computes nothing"},
     {PLAN, "steps", "a plan trains nothing"},
     {PLAN, "epochs", "a plan trains nothing"},
@@ -149,7 +152,7 @@ static const struct {
      "seed no-shuffle winograd precision augment sync-norm deterministic "},
     {"When it ends", " epochs steps target-accuracy target-from eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " json listen links progress verbose report curve save save-plan record profile-out help "},
+    {"What it tells", " json listen links progress verbose report curve svg save save-plan record profile-out help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -298,6 +301,7 @@ static ech_status set_own(struct command *command, const char *name, const char 
     if (strcmp(name, "model") == 0) command->model = value;
     else if (strcmp(name, "data") == 0) command->data = value;
     else if (strcmp(name, "curve") == 0) command->curve = value;
+    else if (strcmp(name, "svg") == 0) command->svg = value;
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "verbose") == 0) command->verbose = true;
     else if (strcmp(name, "json") == 0) command->json = true;
@@ -460,7 +464,7 @@ static ech_status take_all(struct command *command, int argc, char **argv, struc
 }
 
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.sub = sub, .model = default_model, .curve = "", .placed = sub == SIM || sub == PLAN,
+    *command = (struct command){.sub = sub, .model = default_model, .curve = "", .svg = "", .placed = sub == SIM || sub == PLAN,
                                 .costs_only = sub == PLAN};
     ech_config_init(&command->config);
     if (sub == PLAN) strcpy(command->config.sync, "auto");   /* all are compared where nobody says which */

@@ -6,9 +6,10 @@
 static void print_help(void) {
     puts("usage: echelon plan [--model NAME|FILE | --trace FILE] (--hosts FILE | --workers N [--spread NAME]) [options]\n\n"
          "Plans a run on the machines of a file, as rank 0 of `echelon train` would, and prints what it compared, the plan, the images/s\n"
-         "that it predicts, and what these machines would wait for. Nothing is trained, so no --data is needed:\n"
+         "that it predicts, where a round's time goes, and what these machines would wait for. Nothing is trained: no --data is needed.\n"
          "  echelon plan --model resnet18 --hosts test/hosts/links\n"
-         "  echelon plan --model alexnet --workers 8 --sync bsp --exchange ring --save-plan ring.plan\n\n"
+         "  echelon plan --model alexnet --workers 8 --sync bsp --exchange ring --save-plan ring.plan\n"
+         "  echelon plan --model resnet18 --workers 4 --sync bsp --svg round.svg\n\n"
          "With --trace FILE it plans what another system has measured layer by layer, on machines like that system's: speeds of --hosts\n"
          "are relative to them, and nothing but steps and bytes takes time unless --profile states other costs:\n"
          "  echelon plan --trace alexnet.graph.txt --workers 8 --alpha-beta 50e-6,0.8e-9\n\n"
@@ -30,12 +31,14 @@ static int plan(const struct command *command, const ech_model *model, const ech
     struct ech_error err = {0};
     struct ech_config config = command->config;
     struct ech_report report = {0};
-    const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
-        .spread = command->spread, .costs_only = 1, .profile = command->profile, .trace = command->trace,
-        .alpha_beta = command->alpha_beta, .trace_batch = command->trace_batch};
+    struct ech_timeline line;
+    struct target target = {0};
+    ech_status status = svg_open(&line, command->svg, &err);
+    const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers, .spread = command->spread,
+        .costs_only = 1, .profile = command->profile, .trace = command->trace, .alpha_beta = command->alpha_beta,
+        .trace_batch = command->trace_batch, .timeline = line.interval ? &line : NULL};
     config.on_log = on_log;
-    struct target target;
-    ech_status status = target_open(&target, command->target_from, &err);
+    if (status == ECH_OK) status = target_open(&target, command->target_from, &err);
     if (status == ECH_OK) status = ech_config_set(&config, "steps", "0", &err);
     if (status == ECH_OK) status = ech_config_set(&config, "eval-every", "0", &err);
     if (status == ECH_OK) status = ech_simulate(model, data, &config, &options, &report, &err);
@@ -43,7 +46,7 @@ static int plan(const struct command *command, const ech_model *model, const ech
     if (status == ECH_OK) plan_print(stdout, &report, &target);
     else fprintf(stderr, "echelon: %s\n", err.text);
     target_close(&target);
-    return exit_status(status);
+    return svg_close(&line, command->svg, &report, exit_status(status));
 }
 
 int plan_main(int argc, char **argv) { return command_run(PLAN, argc, argv, print_help, plan); }

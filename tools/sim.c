@@ -42,8 +42,10 @@ static int simulate(const struct command *command, const ech_model *model, const
     struct ech_error err = {0};
     struct ech_config config = command->config;
     struct ech_report report = {0};
-    const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
-        .spread = command->spread, .costs_only = command->costs_only, .profile = command->profile};
+    struct ech_timeline timeline;
+    ech_status status = svg_open(&timeline, command->svg, &err);
+    const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers, .spread = command->spread,
+        .costs_only = command->costs_only, .profile = command->profile, .timeline = timeline.interval ? &timeline : NULL};
     progress_init(&shown.progress, command);
     config.on_log = on_log;
     config.on_progress = on_progress;
@@ -51,7 +53,7 @@ static int simulate(const struct command *command, const ech_model *model, const
     config.stop = &stops;
     watch_stops(1);
     const double began = wall();
-    ech_status status = curve_open(&shown.curve, command->curve, &err);
+    if (status == ECH_OK) status = curve_open(&shown.curve, command->curve, &err);
     const bool tried = status == ECH_OK;
     if (tried) status = ech_simulate(model, data, &config, &options, &report, &err);
     progress_end(&shown.progress);
@@ -61,7 +63,7 @@ static int simulate(const struct command *command, const ech_model *model, const
     snprintf(line, sizeof line, "%.1f s of the cluster's time were simulated in %.1f s", report.seconds, wall() - began);
     if (report.samples > 0) progress_log(&shown.progress, ECH_LOG_INFO, line);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
-    return curve_close(&shown.curve, exit_status(status));
+    return svg_close(&timeline, command->svg, &report, curve_close(&shown.curve, exit_status(status)));
 }
 
 int sim_main(int argc, char **argv) { return command_run(SIM, argc, argv, print_help, simulate); }

@@ -121,6 +121,60 @@ void bottleneck_print(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
+/* Of each kind of thing on the critical path, all ranks together, the most first. A rank is named that has half of it or more. */
+static int path_kinds(const struct ech_report *r, struct ech_path_part out[ECH_PATH_MAX]) {
+    int count = 0;
+    for (int i = 0; i < r->n_path; i++) {
+        struct ech_path_part all = {.what = r->path[i].what, .rank = -1};
+        int at = 0;
+        while (at < count && strcmp(out[at].what, all.what) != 0) at++;
+        if (at < count) continue;   /* with the longest of its kind */
+        for (int k = i; k < r->n_path; k++)
+            if (strcmp(r->path[k].what, all.what) == 0) all.seconds += r->path[k].seconds;
+        if (r->path[i].seconds >= all.seconds / 2) all.rank = r->path[i].rank;
+        for (at = count++; at > 0 && out[at - 1].seconds < all.seconds; at--) out[at] = out[at - 1];
+        out[at] = all;
+    }
+    return count;
+}
+
+/* "38 % backward of rank 3" */
+static void print_part(FILE *to, const struct ech_path_part *part, double all) {
+    const bool link = strcmp(part->what, "out") == 0 || strcmp(part->what, "in") == 0;
+    const bool head = strcmp(part->what, "head") == 0, wake = strcmp(part->what, "wake") == 0;
+    const char *text = head ? "fully connected layers" : wake ? "wake-ups" : part->what;
+    fprintf(to, "%.0f %% ", 100 * part->seconds / all);
+    if (link && part->rank < 0) fprintf(to, "links, %s", part->what);
+    else if (link) fprintf(to, "rank %d's link, %s", part->rank, part->what);
+    else if (part->rank < 0) fputs(text, to);
+    else fprintf(to, "%s of rank %d", text, part->rank);
+}
+
+void path_length_print(FILE *to, const struct ech_report *r) {
+    if (r->path_seconds < 1) fprintf(to, "%.3g ms ", 1e3 * r->path_seconds);
+    else fprintf(to, "%.3g s ", r->path_seconds);
+    if (r->path_rank < 0) fputs("a round", to);
+    else fprintf(to, "from a push of rank %d to its next", r->path_rank);
+}
+
+void path_parts_print(FILE *to, const struct ech_report *r, int most) {
+    struct ech_path_part kind[ECH_PATH_MAX];
+    const int count = path_kinds(r, kind);
+    for (int i = 0; i < count && i < most && kind[i].seconds >= 0.02 * r->path_seconds; i++) {
+        if (i > 0) fputs("; ", to);
+        print_part(to, &kind[i], r->path_seconds);
+    }
+}
+
+void path_print(FILE *to, const struct ech_report *r) {
+    if (r->n_path == 0) return;
+    fputs("  critical path    ", to);
+    path_length_print(to, r);
+    fputs(": ", to);
+    path_parts_print(to, r, ECH_PATH_MAX);
+    fputc('\n', to);
+}
+
 void candidates_print(FILE *to, const struct ech_report *r, const struct target *target) {
     fprintf(to, "  %-36s %10s %10s %10s %10s%s\n", "predicted of", "images/s", "staleness", "efficiency", "goodput",
             target->run ? "  s to target" : "");
@@ -168,6 +222,41 @@ static void print_steps(FILE *to, const struct ech_report *r) {
         rank = last;
     }
     fprintf(to, "; a round has %d\n", r->round);
+}
+
+/* The last rank from this one on that holds as much, as far as people are told. */
+static int last_alike(const struct ech_report *r, int rank) {
+    char text[32], other[32];
+    bytes_text((double)r->slot_bytes[rank], text, sizeof text);
+    while (rank + 1 < r->world && strcmp(bytes_text((double)r->slot_bytes[rank + 1], other, sizeof other), text) == 0) rank++;
+    return rank;
+}
+
+/* "310.0 MB (rank 0), 286.0 MB (ranks 1 to 3)"; of many kinds the least and the most. */
+#define MEMORY_KINDS 6
+static void print_memory(FILE *to, const struct ech_report *r) {
+    const char *before = "  memory           ";
+    char text[32];
+    int kinds = 0, least = 0, most = 0;
+    if (r->slot_bytes[0] == 0) return;
+    for (int rank = 0; rank < r->world; rank = last_alike(r, rank) + 1) {
+        kinds++;
+        if (r->slot_bytes[rank] < r->slot_bytes[least]) least = rank;
+        if (r->slot_bytes[rank] > r->slot_bytes[most]) most = rank;
+    }
+    if (kinds > MEMORY_KINDS) {
+        fprintf(to, "%s%s (rank %d)", before, bytes_text((double)r->slot_bytes[least], text, sizeof text), least);
+        fprintf(to, " to %s (rank %d)", bytes_text((double)r->slot_bytes[most], text, sizeof text), most);
+    }
+    for (int rank = 0; rank < r->world && kinds <= MEMORY_KINDS; rank++) {
+        const int last = last_alike(r, rank);
+        fprintf(to, "%s%s (rank%s %d", before, bytes_text((double)r->slot_bytes[rank], text, sizeof text), last > rank ? "s" : "", rank);
+        if (last > rank) fprintf(to, " to %d", last);
+        fputc(')', to);
+        before = ", ";
+        rank = last;
+    }
+    fputs(", without activations\n", to);
 }
 
 /* Where none is known nothing is said: on one machine nodes have no links. */
@@ -249,8 +338,10 @@ void plan_print(FILE *to, const struct ech_report *r, const struct target *targe
     print_steps(to, r);
     print_links(to, r);
     print_busiest_link(to, r);
+    print_memory(to, r);
     if (r->predicted_images_per_second > 0) fprintf(to, "  speed            %.0f images/s are predicted\n", r->predicted_images_per_second);
     target_print(to, target, r);
+    path_print(to, r);
     bottleneck_print(to, r);
 }
 

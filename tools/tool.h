@@ -19,6 +19,7 @@ struct command {
     enum subcommand sub;
     struct ech_config config;
     const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
+    const char *svg;                      /* sim, plan: --svg FILE; "": not given */
     const char *hosts, *spread, *profile; /* sim, plan; NULL: not given */
     const char *target_from;              /* plan; NULL: not given */
     int workers;                          /* sim, plan; 0: not given */
@@ -84,6 +85,7 @@ void what_print(FILE *to, const struct ech_what_if *what_if);   /* "rank 3's lin
 /* Parts of a summary, each its lines, or none where there is nothing to tell. */
 void speed_print(FILE *to, const struct ech_report *report, const char *clock);   /* clock: "", or what comes before its seconds */
 void bottleneck_print(FILE *to, const struct ech_report *report);
+void path_print(FILE *to, const struct ech_report *report);   /* the critical path */
 void groups_print(FILE *to, const struct ech_report *report);
 void candidates_print(FILE *to, const struct ech_report *report, const struct target *target);   /* a star is at what was taken */
 void staleness_print(FILE *to, const struct ech_report *report);
@@ -93,6 +95,10 @@ void codec_print(FILE *to, const struct ech_report *report);
 /* By a quarter or more; false where one of them is not known. */
 bool link_changed(const struct ech_link_rate *was, const struct ech_link_rate *is);
 double sent_bytes(const struct ech_report *report);   /* by all nodes */
+/* "5.2 ms a round"; "38 % backward of rank 3; 20 % rank 0's link, in": the critical path, of a report that has one, and so many kinds of
+ * things on it at most, but none of less than 2 %; no line end. */
+void path_length_print(FILE *to, const struct ech_report *report);
+void path_parts_print(FILE *to, const struct ech_report *report, int most);
 /* "12.3 MB" into buf. */
 const char *bytes_text(double bytes, char *buf, size_t cap);
 
@@ -123,6 +129,12 @@ void target_print(FILE *to, const struct target *target, const struct ech_report
 
 /* plan.c */
 int plan_main(int argc, char **argv);
+
+/* svg.c: a round of a plan as a picture (SVG 1.1), and what the plan would make on other links. `out` is to be filled by ech_simulate, if
+ * it has memory then: with path "" it has none, and there is no picture. */
+struct ech_timeline;
+ech_status svg_open(struct ech_timeline *out, const char *path, struct ech_error *err);
+int svg_close(struct ech_timeline *line, const char *path, const struct ech_report *report, int status);   /* as curve_close */
 
 /* doctor.c */
 int doctor_main(int argc, char **argv);

@@ -94,7 +94,7 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
     s->report.world = s->config.world;
     if (status == ECH_OK) {
         const struct echi_sim_run run = {.config = &s->config, .job = &s->job, .hosts = &s->hosts, .io_speed = s->io_speed,
-            .profile = &s->profile, .real = !options->costs_only, .params = s->weights};
+            .profile = &s->profile, .real = !options->costs_only, .params = s->weights, .timeline = options->timeline};
         status = echi_sim_run(&run, &s->report, options->counts, err);
         const bool stopped = status == ECH_E_ABORTED && s->report.samples > 0;
         if (status == ECH_OK || status == ECH_E_NOT_REACHED || stopped) {

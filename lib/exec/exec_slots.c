@@ -98,8 +98,9 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
     const int places = echi_plan_places(p, x->setup->rank);
     if (borrows_weights(x, p)) return ECH_OK;
     if (echi_exec_coded(x)) return echi_codec_setup_places(x, places, err);
-    if (echi_exec_trains_in_params(x, p)) ECHI_TRY(wrap(x, ECHI_SLOT_WORKER_WEIGHTS, 0, x->params, all, err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->flights + places, all, err);
+    const int in_params = echi_exec_trains_in_params(x, p);
+    if (in_params) ECHI_TRY(wrap(x, ECHI_SLOT_WORKER_WEIGHTS, 0, x->params, all, err));
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, in_params, p->flights + places - in_params, all, err);
 }
 
 /* What the worker computes in. */
@@ -224,9 +225,9 @@ static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, s
     else ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 1, all, err));
     if (x->params && echi_plan_alone(p)) return wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, owners, NULL), all, err);
     if (echi_exec_trains_in_params(x, p)) return ECH_OK;   /* the other is made where it is needed: echi_exec_copy_place */
-    if (p->shards && echi_device_describe(x->device)->host_memory)   /* else they are copied there */
-        ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, params, NULL), all, err));
-    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, p->separated ? 2 : 1, all, err);
+    const int in_place = p->shards && echi_device_describe(x->device)->host_memory;   /* else they are copied there */
+    if (in_place) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, params, NULL), all, err));
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1 + in_place, (p->separated ? 2 : 1) - in_place, all, err);
 }
 
 ech_status echi_exec_copy_place(struct echi_exec *x, struct ech_error *err) {
@@ -267,17 +268,27 @@ static ech_status setup_slots(struct echi_exec *x, const struct echi_plan *p, in
     return rank == 0 ? setup_params(x, p, all, err) : ECH_OK;
 }
 
+static void begin_setup(struct echi_exec *x, const struct echi_setup *setup) {
+    x->setup = setup;
+    x->gives = !x->job->model && setup->plan.exchange == ECHI_EXCHANGE_RING;
+}
+
+ech_status echi_exec_count(struct echi_exec *x, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err) {
+    begin_setup(x, setup);
+    *out_bytes = 0;
+    x->counting = out_bytes;
+    const ech_status status = setup_slots(x, &setup->plan, setup->rank, err);
+    x->counting = NULL;
+    return status;
+}
+
 /* Stacks first, of which each asks whether there is memory for it. What all slots take is counted before any is made. */
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
     const struct echi_plan *p = &setup->plan;
-    size_t bytes = 0;
-    x->setup = setup;
-    x->gives = !x->job->model && p->exchange == ECHI_EXCHANGE_RING;
+    size_t bytes;
+    begin_setup(x, setup);
     ECHI_TRY(setup_stacks(x, p, setup->rank, err));
-    x->counting = &bytes;
-    const ech_status counted = setup_slots(x, p, setup->rank, err);
-    x->counting = NULL;
-    ECHI_TRY(counted);
+    ECHI_TRY(echi_exec_count(x, setup, &bytes, err));
     ECHI_TRY(echi_exec_fits(x, bytes, err));
     return setup_slots(x, p, setup->rank, err);
 }

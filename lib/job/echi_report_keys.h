@@ -34,7 +34,8 @@ enum echi_report_length {
     ECHI_REPORT_HEAD,      /* one where there is a head, else none */
     ECHI_REPORT_EDGES, ECHI_REPORT_BINS,
     ECHI_REPORT_HEAD_BINS, /* as many as bins where there is a head, else none */
-    ECHI_REPORT_SHARDS, ECHI_REPORT_LOST, ECHI_REPORT_CANDIDATES, ECHI_REPORT_WHAT_IFS,   /* as many as the list itself has */
+    /* as many as the list itself has */
+    ECHI_REPORT_SHARDS, ECHI_REPORT_LOST, ECHI_REPORT_CANDIDATES, ECHI_REPORT_WHAT_IFS, ECHI_REPORT_PATH,
 };
 
 /* When a key is read: what others are checked by comes before them, wherever it stands in the file. */

@@ -48,6 +48,12 @@ static const struct echi_report_key what_if[] = {
     {ROW(ech_what_if, "gain", REAL, double, gain)},
     {0}};
 
+static const struct echi_report_key path[] = {
+    {ROW(ech_path_part, "what", NAME, const char *, what)},
+    {ROW(ech_path_part, "rank", NO_RANK, int, rank)},   /* null: of several, or of none */
+    {ROW(ech_path_part, "seconds", AMOUNT, double, seconds)},
+    {0}};
+
 const struct echi_report_key echi_report_keys[] = {
     TEXT(version),
     {ROW(ech_report, "model", TEXT, char *, model), .needed = true},
@@ -120,6 +126,10 @@ const struct echi_report_key echi_report_keys[] = {
     OBJECTS("candidates", CANDIDATES, ech_candidate, candidate, candidate),
     OBJECTS("what_if", WHAT_IFS, ech_what_if, what_if, what_if),
     AMOUNT(target_accuracy),
+    AMOUNT(path_seconds),
+    NO_RANK(path_rank),
+    OBJECTS("path", PATH, ech_path_part, path, path),
+    LIST("slot_bytes", WORLD, WHOLE, uint64_t, slot_bytes),
     {0}};
 _Static_assert(sizeof echi_report_keys / sizeof echi_report_keys[0] <= ECHI_REPORT_KEYS_MAX, "a reader marks each that it has read");
 
@@ -132,6 +142,7 @@ int echi_report_longest(enum echi_report_length length) {
     case ECHI_REPORT_SHARDS: return ECH_SHARDS_MAX;
     case ECHI_REPORT_CANDIDATES: return ECH_CANDIDATES_MAX;
     case ECHI_REPORT_WHAT_IFS: return ECH_WHAT_IF_MAX;
+    case ECHI_REPORT_PATH: return ECH_PATH_MAX;
     case ECHI_REPORT_ALONE: case ECHI_REPORT_HEAD: break;
     }
     return 1;
@@ -143,6 +154,7 @@ int *echi_report_count(struct ech_report *r, enum echi_report_length length) {
     case ECHI_REPORT_LOST: return &r->n_lost;
     case ECHI_REPORT_CANDIDATES: return &r->n_candidates;
     case ECHI_REPORT_WHAT_IFS: return &r->n_what_if;
+    case ECHI_REPORT_PATH: return &r->n_path;
     default: return NULL;
     }
 }
@@ -155,6 +167,7 @@ static int counted(const struct ech_report *r, enum echi_report_length length) {
     case ECHI_REPORT_LOST: return r->n_lost;
     case ECHI_REPORT_CANDIDATES: return r->n_candidates;
     case ECHI_REPORT_WHAT_IFS: return r->n_what_if;
+    case ECHI_REPORT_PATH: return r->n_path;
     case ECHI_REPORT_HEAD: case ECHI_REPORT_HEAD_BINS: return r->head >= 0 ? INT_MAX : 0;
     case ECHI_REPORT_ALONE: case ECHI_REPORT_EDGES: case ECHI_REPORT_BINS: break;
     }

@@ -33,7 +33,9 @@ END
     {
         printf '%s,\n' "$@"
         echo ' "what_if": [{"what": "links", "rank": 1, "gain": 0.41}, {"what": "steps", "rank": null, "gain": 0.25},
-  {"what": "latency", "rank": null, "gain": 0.125}, {"what": "variation", "rank": null, "gain": 0.03}]}'
+  {"what": "latency", "rank": null, "gain": 0.125}, {"what": "variation", "rank": null, "gain": 0.03}],
+  "path_seconds": 0.02, "path_rank": null,
+  "path": [{"what": "in", "rank": 1, "seconds": 0.015}, {"what": "latency", "rank": null, "seconds": 0.005}]}'
     } >>"$work/report"
 }
 report '"leases_again": 0'
@@ -42,6 +44,7 @@ line '^  speed +1000 images/s \(64000 samples, 6.40 epochs, 64.0 s\); predicted 
 line '^  prediction +100 % more than measured$'
 line "^  may be why +rank 1's link, out, carried 100 Mb/s when it joined and 20 of late; 1 more direction changed by a quarter or more$"
 line "^  bottleneck +rank 1's link: in half the time 41 % more images/s are predicted; then steps 25 %, latency of messages 12 %$"
+line "^  critical path +20 ms a round: 75 % rank 1's link, in; 25 % latency$"
 line '^  workers +2 of 3 nodes, which by themselves would make 3000 images/s in all: the run made 33 % of that$'
 line '^  time +training 64 s \(80 %\), until it began 4 s \(5 %\), evaluations 8 s \(10 %\), checkpoints 4 s \(5 %\)$'
 line "^ +\\+41 % images/s   half the time for rank 1's link: faster links; --codec topk"

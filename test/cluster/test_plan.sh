@@ -14,7 +14,7 @@ out() { grep -qE "$1" "$work/out"; }
 
 # --- words
 plans 0 'Exit status:' --help
-for option in hosts workers spread profile trace trace-batch alpha-beta sync shards exchange batch report save-plan; do
+for option in hosts workers spread profile trace trace-batch alpha-beta sync shards exchange batch report svg save-plan; do
     check "--help lists --$option" out "^  --$option "
 done
 for option in rank local compute steps save curve progress; do check "--help does not list --$option" eval "! out '^  --$option '"; done
@@ -26,6 +26,8 @@ check "one of them is taken" [ "$(grep -c '^\* ' "$work/out")" = 1 ]
 check "speed" out '^  speed +[0-9]+ images/s are predicted$'
 check "bottleneck" out '^  bottleneck +.*: in half the time [0-9]+ % more images/s are predicted'
 check "the busiest link" out '^  busiest link +rank [0-9]+.s, (in|out): [0-9.e+]+ Mb/s, [0-9]+ % of what it carries$'
+check "the critical path" out '^  critical path +[0-9.e+]+ m?s from a push of rank [0-9]+ to its next: [0-9]+ % [a-z ]+'
+check "memory" out '^  memory +[0-9.]+ [kMG]?B \(ranks? [0-9].*, without activations$'
 check "samples a step" out '^  samples a step +[0-9]+ \(rank'
 cp "$work/out" "$work/one.out"
 plans 0 '' --workers 8 --spread strong --report "$work/two.json" --save-plan "$work/two.plan"
@@ -34,17 +36,25 @@ for what in out json plan; do
     check "the same $what again" cmp -s "$work/one.$what" "$work/two.$what"
 done
 check "the report has what was compared" grep -qE '"candidates": \[\{"sync": "bsp", .*"taken": 1' "$work/one.json"
+check "and the critical path, whose parts are all of it" awk '/"path_seconds"/ { all = $2 + 0 }
+    /"path":/ { n = split($0, part, /"seconds": /); for (i = 2; i <= n; i++) sum += part[i] }
+    END { exit !(n > 2 && all > 0 && sum / all > 0.9999 && sum / all < 1.0001) }' "$work/one.json"
 check "and what would help" grep -qE '"what_if": \[\{"what": "[a-z]+", "rank": (null|[0-9]+), "gain": [0-9.]+\}' "$work/one.json"
 
 # --- the plan of one policy is what a run takes, and about what it makes
 idx_set "$work/data" 2000 100
 plans 0 '' --workers 4 --sync bsp --exchange server --save-plan "$work/bsp.plan" --report "$work/bsp.json"
+# Of a round of 64 samples.
+check "the critical path is as long as a round" awk -v p="$(value predicted_images_per_second "$work/bsp.json")" \
+    -v s="$(value path_seconds "$work/bsp.json")" 'BEGIN { exit !(s * p / 64 > 0.999 && s * p / 64 < 1.001) }'
 check "one policy alone" [ "$(grep -cE '^[* ] (bsp|ssp|gssp)' "$work/out")" = 1 ]
 ends_with 0 '^  speed ' sim --data "$work/data" --workers 4 --plan "$work/bsp.plan" --compute model --steps 300 --eval-every 0 \
     --report "$work/run.json"
 check "the run is as fast as planned, within 10 %" awk -v p="$(value predicted_images_per_second "$work/bsp.json")" \
     -v m="$(value images_per_second "$work/run.json")" 'BEGIN { exit !(p > 0 && m / p > 0.9 && m / p < 1.1) }'
 # Megabits that all links are to send for a sample, beside what the run sent for one.
+# A worker that owns nothing has two copies of the 61,706 weights, one of which its gradients take.
+check "each node's memory is in the report" grep -qE '"slot_bytes": \[[0-9]{7}, [0-9]{7}, 493648, 493648\]' "$work/bsp.json"
 check "links carry what is predicted, within 10 %" awk \
     -v p="$(value predicted_link "$work/bsp.json" | grep -oE '"out": [0-9.e+-]+' | awk '{ sum += $2 } END { print sum }')" \
     -v rate="$(value predicted_images_per_second "$work/bsp.json")" -v samples="$(value samples "$work/run.json")" \
@@ -85,6 +95,45 @@ target 's/dense/topk:paper/'
 refuse 2 'had the codec topk:paper, and the plan has dense' --workers 2 --target-from "$work/target"
 refuse 13 "cannot read '$work/nowhere'" --workers 2 --target-from "$work/nowhere"
 refuse 14 'is no report of a run' --workers 2 --target-from "$work/one.plan"
+# --- a picture of a round: well-formed, whatever a model is called, every node in it, its critical path as long as the round
+"$echelon" model lenet5 --text >"$work/a<b & c.model"
+plans 0 '' --model "$work/a<b & c.model" --workers 3 --sync bsp --exchange server --svg "$work/round.svg"
+well_formed() {   # each < begins a tag, each & an entity, and each tag ends where it should
+    awk 'BEGIN { RS = "<" }
+        NR == 1 || /^[?]xml / { next }
+        { gsub(/&(amp|lt|gt);/, ""); if (/&/ || !/>/ || gsub(/>/, ">") > 1) exit bad = 1 }
+        /^\// { if (open[depth--] != substr($1, 2, index($1, ">") - 2)) exit bad = 1; next }
+        { split($1, name, ">") } !/\/>/ { open[++depth] = name[1] }
+        END { exit bad || depth != 0 }' "$1"
+}
+check "an element is not closed" well_formed "$work/round.svg"
+sed 's/<\/title>//' "$work/round.svg" >"$work/open.svg"
+check "an open element is not seen" eval '! well_formed "$work/open.svg"'
+sed 's/&lt;/</' "$work/round.svg" >"$work/open.svg"
+check "a name is not seen" eval '! well_formed "$work/open.svg"'
+if command -v python3 >/dev/null; then
+    check "no XML" python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$work/round.svg"
+fi
+check "its title" grep -qF 'a&lt;b &amp; c.model, bsp, 3 nodes: ' "$work/round.svg"
+for rank in 0 1 2; do
+    check "rank $rank computes" grep -qE "<title>rank $rank, compute: (forward|backward|apply), " "$work/round.svg"
+    check "rank $rank sends" grep -qE "<title>rank $rank, out: (gradients|weights)" "$work/round.svg"
+done
+check "nine rates of links" [ "$(grep -c '<circle' "$work/round.svg")" = 9 ]
+# Rectangles behind <g fill="none" stroke...: pixels of 1092 that are the round.
+check "the critical path" awk '/<g fill="none"/ { on = 1 } /<\/g>/ { on = 0 }
+    on && /<rect/ { match($0, / width="[0-9.]+/); sum += substr($0, RSTART + 8, RLENGTH - 8) }
+    END { exit !(sum > 0.9 * 1092 && sum < 1.001 * 1092) }' "$work/round.svg"
+plans 0 '' --workers 64 --spread links --sync bsp --svg "$work/many.svg"
+check "too many are told of" grep -qE '>[0-9]+ more nodes are not drawn<' "$work/many.svg"
+check "sixteen are drawn" [ "$(grep -cE '>rank [0-9]+</text>' "$work/many.svg")" = 16 ]
+plans 0 '' --workers 1 --svg "$work/one.svg"
+check "one node has no links" eval '! grep -q "<circle" "$work/one.svg"'
+ends_with 0 '^  speed ' sim --data "$work/data" --workers 3 --sync bsp --exchange server --compute model --steps 20 --eval-every 0 \
+    --svg "$work/sim.svg"
+check "a simulated run's, too" well_formed "$work/sim.svg"
+plans 16 'svg has nothing to draw: .* 256 nodes' --workers 300 --sync bsp --svg "$work/no.svg"
+check "nothing is drawn" [ ! -e "$work/no.svg" ]
 
 # --- pictures larger than any data set here
 plans 0 'images/s are predicted' --model alexnet --workers 4 --sync bsp --exchange ring
@@ -167,6 +216,7 @@ refuse 2 'which machines.*--hosts FILE, or --workers N'
 refuse 2 'plan has no --steps: a plan trains nothing' --workers 2 --steps 3
 refuse 2 'plan has no --rank: all nodes are simulated' --workers 2 --rank 1
 refuse 2 'plan has no --save: .*--save-plan' --workers 2 --save x
+refuse '1[0-9]' '--svg .*/nowhere/a.svg cannot be written: its folder is not there' --workers 2 --svg "$work/nowhere/a.svg"
 refuse 2 'no option --nodes; did you mean --workers' --nodes 3
 refuse '1[0-9]' 'nowhere' --hosts "$work/nowhere"
 refuse '1[0-9]' "'nope' is no built-in model" --model nope --workers 2

@@ -19,6 +19,17 @@ static struct echi_exec_bytes bytes(void) {
     return b;
 }
 
+/* What is counted for a plan, before anything is made, is what the slots take then. */
+static void counts_what_it_takes(void) {
+    size_t counted;
+    assert_int_equal(echi_exec_count(exec, &setup, &counted, NULL), ECH_OK);
+    struct echi_exec_bytes b = bytes();
+    assert_int_equal(b.weights + b.gradients + b.moments + b.rows, 0);
+    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    b = bytes();
+    assert_int_equal(b.weights + b.gradients + b.moments + b.rows, counted);
+}
+
 static void divide(void) {
     struct echi_plan *p = &setup.plan;
     p->shards = 2;
@@ -38,7 +49,7 @@ static void the_owner_of_a_shard_holds_its_parts(void **state) {
     echi_loans_init(&loans, 1);
     assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
     echi_exec_use_loans(exec, &loans);
-    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    counts_what_it_takes();
     const struct echi_exec_bytes b = bytes();
     assert_int_equal(b.weights, 2 * all + own);   /* its worker's of two rounds, and its own */
     assert_int_equal(b.gradients, own);               /* the other worker's push; its own worker's lies where its next weights come to */
@@ -66,7 +77,7 @@ static void rank_0_trains_in_the_run_s_weights(void **state) {
         assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
         echi_exec_use_loans(exec, &loans);
         echi_exec_use_params(exec, params, moves);
-        assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+        counts_what_it_takes();
         assert_int_equal(bytes().weights, (moves ? 1 : 2) * all + own);
         assert_ptr_equal(floats(ECHI_SLOT_COORD_PARAMS, 0), params);
         assert_int_equal(floats(ECHI_SLOT_WORKER_WEIGHTS, 0) == params, moves);
@@ -99,7 +110,7 @@ static size_t moments_of(const struct echi_plan *plan, bool resumed) {
     begin_exec(TEXT, plan, false);
     setup.plan.resumed = resumed;
     assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
-    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    counts_what_it_takes();
     const size_t held = bytes().moments;
     close_exec();
     return held;
@@ -136,7 +147,7 @@ static void alone_a_node_has_three_copies(void **state) {
     assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
     echi_exec_use_loans(exec, &loans);
     echi_exec_use_params(exec, params, true);
-    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
+    counts_what_it_takes();
     const struct echi_exec_bytes b = bytes();
     assert_int_equal(b.weights, 0);   /* the caller's */
     assert_int_equal(b.gradients, all);

@@ -98,7 +98,9 @@ static struct ech_report sample(void) {
                            .net_negative_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1,
                            .predicted_over_measured = 0.96875, .n_candidates = 1, .predicted_link = {[1] = {750.5f, 250}},
                            .candidate = {{"gssp", 2, 1, 1, 7000.5, 0.75, 0.5, 3500.25}},
-                           .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}, .target_accuracy = 0.875};
+                           .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}, .target_accuracy = 0.875,
+                           .n_path = 2, .path_rank = -1, .path_seconds = 0.0625, .path = {{"in", 1, 0.05}, {"latency", -1, 0.0125}},
+                           .slot_bytes = {1000, [3] = UINT64_MAX}};
     return r;
 }
 
@@ -134,7 +136,9 @@ static void test_keys(void **state) {
         "\"predicted_link\": [{\"out\": 0, \"in\": 0}, {\"out\": 750.5, \"in\": 250}, {\"out\": 0, \"in\": 0}, ",
         "\"candidates\": [{\"sync\": \"gssp\", \"groups\": 2, \"separated\": 1, \"taken\": 1, \"images_per_second\": 7000.5, ",
         "\"what_if\": [{\"what\": \"links\", \"rank\": 3, \"gain\": 0.41}, {\"what\": \"steps\", \"rank\": null, \"gain\": 0.25}]",
-        "\"target_accuracy\": 0.875"};
+        "\"target_accuracy\": 0.875", "\"path_seconds\": 0.0625", "\"path_rank\": null",
+        "\"path\": [{\"what\": \"in\", \"rank\": 1, \"seconds\": 0.05}, {\"what\": \"latency\", \"rank\": null, \"seconds\": 0.0125}]",
+        "\"slot_bytes\": [1000, 0, 0, 18446744073709551615]"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

@@ -60,6 +60,8 @@ ech_status echi_node_run(const struct echi_node_config *node, struct ech_report 
 /* After a run: what the coordinator knows, which began at `began` and stands at `now`; `plan` is NULL while there is none. */
 void echi_report_run(struct ech_report *report, struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now);
+/* The time line of a round of its plan, as predicted; NULL: there is no prediction, or no memory. For free(). */
+struct echi_timeline *echi_report_line(struct echi_coordinator *c);
 /* What on_progress was told last, and where the run's clock (ns) and the count of evaluations stood then. Calls may follow each other too
  * closely for a rate between the two: it is taken since rate_clock, when rate_samples were in, and was so at least once where `rated`. */
 struct echi_shown {

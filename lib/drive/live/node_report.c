@@ -4,6 +4,7 @@
 #include "echi_ratio.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(ECH_STALENESS_BINS == ECHI_STALENESS_BINS, "the report has a place for each bin");
@@ -115,6 +116,30 @@ static void fill_what_if(struct echi_coordinator *c, struct ech_report *r) {
         r->what_if[i] = (struct ech_what_if){.what = echi_what_name(found[i].what), .rank = found[i].rank, .gain = found[i].gain};
 }
 
+#define INTERVALS 65536   /* a round of 256 nodes has about so many; memory that no round needs is never touched */
+struct echi_timeline *echi_report_line(struct echi_coordinator *c) {
+    struct echi_timeline *line = calloc(1, sizeof *line + INTERVALS * sizeof *line->interval);
+    if (!line) return NULL;
+    line->interval = (struct echi_interval *)(void *)(line + 1);
+    line->capacity = INTERVALS;
+    if (echi_coordinator_line(c, line)) return line;
+    free(line);
+    return NULL;
+}
+
+static void fill_path(struct echi_coordinator *c, struct ech_report *r) {
+    _Static_assert(ECHI_PATH_PARTS == ECH_PATH_MAX, "a report has a place for each");
+    struct echi_timeline *line = echi_report_line(c);
+    r->path_rank = line ? line->path.rank : -1;
+    r->path_seconds = line ? line->path.seconds : 0;
+    r->n_path = line ? line->path.parts : 0;
+    for (int i = 0; i < r->n_path; i++) {
+        const struct echi_path_part *part = &line->path.part[i];
+        r->path[i] = (struct ech_path_part){echi_path_name(part->kind), part->rank, part->seconds};
+    }
+    free(line);
+}
+
 /* Ranks that are lost and had a worker. */
 static uint64_t lost_workers(const struct echi_coordinator *c, const struct echi_plan *plan) {
     uint64_t count = 0;
@@ -158,6 +183,7 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->images_per_second = r->seconds > 0 ? (double)c->applied / r->seconds : 0;
     r->predicted_over_measured = c->choice.count && r->images_per_second > 0 ? r->predicted_images_per_second / r->images_per_second : -1;
     fill_what_if(c, r);
+    fill_path(c, r);
     r->measuring_seconds = (double)c->measuring * 1e-9;
     r->checkpoint_seconds = (double)(c->keeping + c->last_keeping) * 1e-9;
     r->resumed_samples = c->goal.from.samples;
