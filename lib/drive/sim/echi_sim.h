@@ -115,7 +115,7 @@ struct echi_sim_run {
     struct ech_timeline *timeline;    /* NULL: nobody wants it */
 };
 /* sim_memory.c, sim_line.c: after a run. */
-void echi_sim_memory(const struct echi_sim *s, struct ech_report *report);
+ech_status echi_sim_memory(const struct echi_sim *s, struct ech_report *report, struct ech_error *err);
 void echi_sim_timeline(struct echi_coordinator *c, struct ech_timeline *out);
 ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *report, struct ech_sim_counts *counts, struct ech_error *err);
 

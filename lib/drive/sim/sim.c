@@ -204,7 +204,7 @@ ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *repor
         loop(s);
         status = s->status;
         fill_report(s, report);
-        echi_sim_memory(s, report);
+        if (status == ECH_OK) status = echi_sim_memory(s, report, s->err);
         if (run->timeline) echi_sim_timeline(s->coordinator, run->timeline);
         if (s->real && s->node[0].role.planned && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED))
             memcpy(s->params, echi_exec_slot(s->node[0].exec, s->coordinator->whole, NULL), s->job->n_params * sizeof(echi_real));

@@ -7,30 +7,32 @@
 #include <stdlib.h>
 
 /* One rank's. First weights are nobody's memory here: where slots would be made of them, nothing is taken, and nothing is written. */
-static ech_status count(const struct echi_sim *s, const struct echi_plan *plan, int rank, struct echi_setup *setup, size_t *out) {
+static ech_status count(const struct echi_sim *s, const struct echi_plan *plan, int rank, struct echi_setup *setup, size_t *out,
+                        struct ech_error *err) {
     static echi_real params;
     struct echi_loans loans;
     struct echi_exec *exec = NULL;
-    struct ech_error err;
     echi_job_setup(s->job, plan, rank, setup);
     echi_loans_init(&loans, rank);
-    ECHI_TRY(echi_exec_create(s->job, "cpu", 1, echi_config_level(s->config), NULL, &exec, &err));
+    ECHI_TRY(echi_exec_create(s->job, "cpu", 1, echi_config_level(s->config), NULL, &exec, err));
     echi_exec_use_loans(exec, &loans);
     if (rank == 0) echi_node_params(s->config, exec, &params);
-    const ech_status status = echi_exec_count(exec, setup, out, &err);
+    const ech_status status = echi_exec_count(exec, setup, out, err);
     echi_exec_destroy(exec);
     if (rank == 0) *out += s->job->n_params * sizeof(echi_real);
     return status;
 }
 
-void echi_sim_memory(const struct echi_sim *s, struct ech_report *r) {
+ech_status echi_sim_memory(const struct echi_sim *s, struct ech_report *r, struct ech_error *err) {
     const struct echi_sim_node *first = &s->node[0];
+    if (!first->role.planned || !s->job->model || s->world > ECH_LIVE_MAX) return ECH_OK;
     struct echi_setup *setup = malloc(sizeof *setup);
-    bool known = setup && first->role.planned && s->job->model && s->world <= ECH_LIVE_MAX;
-    for (int rank = 0; rank < s->world && known; rank++) {
-        size_t bytes;
-        known = count(s, &first->setup.plan, rank, setup, &bytes) == ECH_OK;
-        r->slot_bytes[rank] = known ? bytes : 0;
+    ech_status status = setup ? ECH_OK : echi_fail_memory(err, "sim.memory", "the set-up of a node");
+    for (int rank = 0; rank < s->world && status == ECH_OK; rank++) {
+        size_t bytes = 0;
+        status = count(s, &first->setup.plan, rank, setup, &bytes, err);
+        r->slot_bytes[rank] = bytes;
     }
     free(setup);
+    return status;
 }
