@@ -30,12 +30,13 @@ for victim in 1 0; do
     kill -KILL "${children[victim]}"
     local_ends '18|137' "rank $victim\b.* (was lost|was ended by signal 9)" "--local, kill -9 of the ${role[victim]}"
 done
+long=$((6 * epochs))   # so that no machine is through before the kill
 for victim in 3 2; do
     rm -f "$work/report"
-    local_run --epochs $epochs --report "$work/report"
+    local_run --epochs $long --report "$work/report"
     kill -KILL "${children[victim]}"
     local_ends 0 "rank $victim was lost .*: the others go on" "--local, kill -9 of the ${role[victim]}"
-    accounts "$work/report" $((2000 * epochs)) $victim "--local, kill -9 of the ${role[victim]}"
+    accounts "$work/report" $((2000 * long)) $victim "--local, kill -9 of the ${role[victim]}"
 done
 local_run --deadline $deadline
 kill -STOP "${children[2]}"
