@@ -3,6 +3,7 @@
 #include "echi_report_keys.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <string.h>
 
 /* A row that has another type than its field does not compile. */
@@ -133,49 +134,33 @@ const struct echi_report_key echi_report_keys[] = {
     {0}};
 _Static_assert(sizeof echi_report_keys / sizeof echi_report_keys[0] <= ECHI_REPORT_KEYS_MAX, "a reader marks each that it has read");
 
-int echi_report_longest(enum echi_report_length length) {
-    switch (length) {
-    case ECHI_REPORT_WORLD: case ECHI_REPORT_LOST: return ECH_WORLD_MAX;
-    case ECHI_REPORT_PER_GROUP: return ECH_GROUPS_MAX;
-    case ECHI_REPORT_EDGES: return ECH_STALENESS_BINS - 1;
-    case ECHI_REPORT_BINS: case ECHI_REPORT_HEAD_BINS: return ECH_STALENESS_BINS;
-    case ECHI_REPORT_SHARDS: return ECH_SHARDS_MAX;
-    case ECHI_REPORT_CANDIDATES: return ECH_CANDIDATES_MAX;
-    case ECHI_REPORT_WHAT_IFS: return ECH_WHAT_IF_MAX;
-    case ECHI_REPORT_PATH: return ECH_PATH_MAX;
-    case ECHI_REPORT_ALONE: case ECHI_REPORT_HEAD: break;
-    }
-    return 1;
-}
+/* Of each kind of list: the field that counts its values, and how many there may be. */
+#define NOWHERE SIZE_MAX
+static const struct { size_t count; int most; } lists[] = {
+    [ECHI_REPORT_ALONE] = {NOWHERE, 1},
+    [ECHI_REPORT_WORLD] = {offsetof(struct ech_report, world), ECH_WORLD_MAX},
+    [ECHI_REPORT_PER_GROUP] = {offsetof(struct ech_report, n_groups), ECH_GROUPS_MAX},
+    [ECHI_REPORT_HEAD] = {NOWHERE, 1},
+    [ECHI_REPORT_EDGES] = {NOWHERE, ECH_STALENESS_BINS - 1},
+    [ECHI_REPORT_BINS] = {NOWHERE, ECH_STALENESS_BINS},
+    [ECHI_REPORT_HEAD_BINS] = {NOWHERE, ECH_STALENESS_BINS},
+    [ECHI_REPORT_SHARDS] = {offsetof(struct ech_report, n_shards), ECH_SHARDS_MAX},
+    [ECHI_REPORT_LOST] = {offsetof(struct ech_report, n_lost), ECH_WORLD_MAX},
+    [ECHI_REPORT_CANDIDATES] = {offsetof(struct ech_report, n_candidates), ECH_CANDIDATES_MAX},
+    [ECHI_REPORT_WHAT_IFS] = {offsetof(struct ech_report, n_what_if), ECH_WHAT_IF_MAX},
+    [ECHI_REPORT_PATH] = {offsetof(struct ech_report, n_path), ECH_PATH_MAX}};
+
+int echi_report_longest(enum echi_report_length length) { return lists[length].most; }
 
 int *echi_report_count(struct ech_report *r, enum echi_report_length length) {
-    switch (length) {
-    case ECHI_REPORT_SHARDS: return &r->n_shards;
-    case ECHI_REPORT_LOST: return &r->n_lost;
-    case ECHI_REPORT_CANDIDATES: return &r->n_candidates;
-    case ECHI_REPORT_WHAT_IFS: return &r->n_what_if;
-    case ECHI_REPORT_PATH: return &r->n_path;
-    default: return NULL;
-    }
-}
-
-static int counted(const struct ech_report *r, enum echi_report_length length) {
-    switch (length) {
-    case ECHI_REPORT_WORLD: return r->world;
-    case ECHI_REPORT_PER_GROUP: return r->n_groups;
-    case ECHI_REPORT_SHARDS: return r->n_shards;
-    case ECHI_REPORT_LOST: return r->n_lost;
-    case ECHI_REPORT_CANDIDATES: return r->n_candidates;
-    case ECHI_REPORT_WHAT_IFS: return r->n_what_if;
-    case ECHI_REPORT_PATH: return r->n_path;
-    case ECHI_REPORT_HEAD: case ECHI_REPORT_HEAD_BINS: return r->head >= 0 ? INT_MAX : 0;
-    case ECHI_REPORT_ALONE: case ECHI_REPORT_EDGES: case ECHI_REPORT_BINS: break;
-    }
-    return INT_MAX;   /* always all of them */
+    return length >= ECHI_REPORT_SHARDS ? (int *)(void *)((char *)r + lists[length].count) : NULL;
 }
 
 int echi_report_length(const struct ech_report *r, enum echi_report_length length) {
-    const int count = counted(r, length), most = echi_report_longest(length);
+    const bool of_head = length == ECHI_REPORT_HEAD || length == ECHI_REPORT_HEAD_BINS;
+    const int most = lists[length].most;
+    if (lists[length].count == NOWHERE) return of_head && r->head < 0 ? 0 : most;
+    const int count = *(const int *)(const void *)((const char *)r + lists[length].count);
     return count < 0 ? 0 : count > most ? most : count;
 }
 

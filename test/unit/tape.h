@@ -18,6 +18,16 @@ static void seal(struct tape *t, enum echi_record_kind kind, size_t len) {
     t->len += ECHI_RECORD_HEAD + len + ECHI_RECORD_TAIL;
 }
 
+static void open_tape(struct tape *t, const struct echi_about *about) {
+    if (!t->bytes) assert_non_null(t->bytes = malloc(TAPE));
+    memcpy(t->bytes, ECHI_RECORDING_MAGIC, 8);
+    echi_store32(t->bytes + 8, ECHI_RECORDING_FORMAT);
+    t->len = 12;
+    t->events = 0;
+    t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, t->len);
+    seal(t, ECHI_RECORD_ABOUT, echi_about_encode(about, body_of(t), room_of(t)));
+}
+
 static void begin_tape(const struct sim *s, int node) {
     struct tape *t = &tape[node];
     struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu",
@@ -30,13 +40,7 @@ static void begin_tape(const struct sim *s, int node) {
     about.session = s->goal.give_final;
     about.plan_given = s->plan_given;
     about.plan = s->plan;
-    if (!t->bytes) assert_non_null(t->bytes = malloc(TAPE));
-    memcpy(t->bytes, ECHI_RECORDING_MAGIC, 8);
-    echi_store32(t->bytes + 8, ECHI_RECORDING_FORMAT);
-    t->len = 12;
-    t->events = 0;
-    t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, t->len);
-    seal(t, ECHI_RECORD_ABOUT, echi_about_encode(&about, body_of(t), room_of(t)));
+    open_tape(t, &about);
 }
 
 /* What a node's clock shows at a time of the simulator; NULL: the simulator's own clocks. */

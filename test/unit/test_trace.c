@@ -112,13 +112,7 @@ static void begin_by_hand(int node, int world) {
                                .world = (uint16_t)world, .train_samples = 8, .real_bytes = 4};
     about.request.world = world;
     about.goal.train_samples = 8;
-    if (!t->bytes) assert_non_null(t->bytes = malloc(TAPE));
-    memcpy(t->bytes, ECHI_RECORDING_MAGIC, 8);
-    echi_store32(t->bytes + 8, ECHI_RECORDING_FORMAT);
-    t->len = 12;
-    t->events = 0;
-    t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, t->len);
-    seal(t, ECHI_RECORD_ABOUT, echi_about_encode(&about, body_of(t), room_of(t)));
+    open_tape(t, &about);
 }
 
 enum { MANY = 3000 };

@@ -97,8 +97,8 @@ void echi_plan_undivide(struct echi_plan *plan);
  * the longest for a step needs the shortest time; equal ones where a link is not known. */
 void echi_plan_shard_shares(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
                             double out_share[ECHI_SHARDS_MAX]);
-/* The largest part of a plan by default, for so many parameters in front of the cut: so small that each shard has many. */
-uint64_t echi_plan_slice(const struct echi_plan *plan, uint64_t params);
+/* The largest part of a plan by default: so small that each shard has many, of the layers in front of the cut. */
+uint64_t echi_plan_slice(const struct echi_plan *plan, const struct echi_layers *layers);
 /* Deals the first so many parts to the plan's shards by their shares, and to each of them one at least; of more shards than parts some are
  * given up. */
 void echi_plan_deal_parts(struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], int parts);

@@ -64,10 +64,8 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
 void echi_plan_parts(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     const struct echi_layers *l = &request->layers;
     const int cut = plan->separated ? l->cut : l->count;
-    uint64_t params = 0;
     if (plan->parts.count > 0) return;
-    for (int i = 0; i < cut; i++) params += l->params[i];
-    const uint64_t slice = echi_plan_slice(plan, params);
+    const uint64_t slice = echi_plan_slice(plan, l);
     echi_parts_make(l, plan->separated, plan->codec, slice, slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED, &plan->parts);
     if (plan->shards) echi_plan_deal_parts(plan, times, echi_parts_before(&plan->parts, cut));
 }

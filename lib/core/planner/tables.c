@@ -94,10 +94,8 @@ void echi_choice_table(const struct echi_plan_request *w, const struct echi_time
                        struct echi_plan *plan, struct echi_choice *choice) {
     struct echi_candidate *taken = &choice->candidate[choice->taken];
     const double of_default = taken->rate;
-    uint64_t params = 0;
     if (!echi_predict_by_part(plan) || w->layers.count == 0 || plan->world > TABLES_WORLD) return;
-    for (int i = 0; i < travelling(w, plan); i++) params += w->layers.params[i];
-    const uint64_t usual = echi_plan_slice(plan, params);
+    const uint64_t usual = echi_plan_slice(plan, &w->layers);
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         struct echi_plan *own = &work->tried;
         const uint64_t slice = usual * tries[i].times / tries[i].part;

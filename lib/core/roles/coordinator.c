@@ -109,13 +109,14 @@ bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, in
            echi_link_sweep(plan_of(c), c->times, &c->request.load, &c->work, factor, count, out_rate);
 }
 
-int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
+int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_timeline *line, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
                              struct echi_what_if out[ECHI_WHATS]) {
     const struct echi_plan *plan = plan_of(c);
     struct echi_prediction p;
     c->work.between = NULL;
-    if (!is_predicted(c) || plan->world < 2) return 0;
-    echi_predict(plan, c->times, &c->request.load, 0, &c->work.predict, &p);
+    if (!is_predicted(c)) return 0;
+    echi_predict_line(plan, c->times, &c->request.load, 0, &c->work.predict, line, &p);
+    if (plan->world < 2) return 0;
     memcpy(traffic, c->work.predict.traffic, (size_t)plan->world * sizeof *traffic);
     return echi_what_if(plan, c->times, &c->request.load, p.rate, &c->work, out);
 }

@@ -498,10 +498,10 @@ void echi_coordinator_judge(struct echi_coordinator *c);
 /* When the run is over: what its links were to carry, and what would have made it faster (echi_what_if.h). Nothing of either of a run of
  * one node, after a loss, and of more nodes than these: a prediction of a thousand takes a tenth of a second. */
 #define ECHI_WHAT_IF_WORLD 256
-int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
+int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_timeline *line, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
                              struct echi_what_if out[ECHI_WHATS]);
-/* Its plan is predicted once more, and recorded: `line` has its memory. False, and nothing is, after a loss, and of more nodes than those;
- * of one node it is. */
+/* Its plan is predicted, and recorded: `line` has its memory. False, and nothing is, after a loss, and of more nodes than those; of one
+ * node it is. echi_coordinator_what_if does so with its line, which may be NULL. */
 bool echi_coordinator_line(struct echi_coordinator *c, struct echi_timeline *line);
 /* echi_link_sweep of it, likewise; of two nodes or more. */
 bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, int count, double *out_rate);

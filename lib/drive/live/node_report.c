@@ -105,31 +105,25 @@ static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
     }
 }
 
-static void fill_what_if(struct echi_coordinator *c, struct ech_report *r) {
-    struct echi_what_if found[ECHI_WHATS];
-    struct echi_traffic traffic[ECHI_WHAT_IF_WORLD] = {{0, 0}};
-    _Static_assert(ECHI_WHATS == ECH_WHAT_IF_MAX, "a report has a place for each");
-    r->n_what_if = echi_coordinator_what_if(c, traffic, found);
-    for (int i = 0; i < r->world && i < ECHI_WHAT_IF_WORLD; i++)
-        r->predicted_link[i] = (struct ech_link_use){(float)(traffic[i].out * 8e-6), (float)(traffic[i].in * 8e-6)};
-    for (int i = 0; i < r->n_what_if; i++)
-        r->what_if[i] = (struct ech_what_if){.what = echi_what_name(found[i].what), .rank = found[i].rank, .gain = found[i].gain};
-}
-
 #define INTERVALS 65536   /* a round of 256 nodes has about so many; memory that no round needs is never touched */
-struct echi_timeline *echi_report_line(struct echi_coordinator *c) {
+static struct echi_timeline *make_line(void) {
     struct echi_timeline *line = calloc(1, sizeof *line + INTERVALS * sizeof *line->interval);
     if (!line) return NULL;
     line->interval = (struct echi_interval *)(void *)(line + 1);
     line->capacity = INTERVALS;
-    if (echi_coordinator_line(c, line)) return line;
+    line->path.rank = -1;
+    return line;
+}
+
+struct echi_timeline *echi_report_line(struct echi_coordinator *c) {
+    struct echi_timeline *line = make_line();
+    if (line && echi_coordinator_line(c, line)) return line;
     free(line);
     return NULL;
 }
 
-static void fill_path(struct echi_coordinator *c, struct ech_report *r) {
+static void fill_path(const struct echi_timeline *line, struct ech_report *r) {
     _Static_assert(ECHI_PATH_PARTS == ECH_PATH_MAX, "a report has a place for each");
-    struct echi_timeline *line = echi_report_line(c);
     r->path_rank = line ? line->path.rank : -1;
     r->path_seconds = line ? line->path.seconds : 0;
     r->n_path = line ? line->path.parts : 0;
@@ -137,6 +131,20 @@ static void fill_path(struct echi_coordinator *c, struct ech_report *r) {
         const struct echi_path_part *part = &line->path.part[i];
         r->path[i] = (struct ech_path_part){echi_path_name(part->kind), part->rank, part->seconds};
     }
+}
+
+/* All of one prediction. */
+static void fill_predicted(struct echi_coordinator *c, struct ech_report *r) {
+    struct echi_what_if found[ECHI_WHATS];
+    struct echi_traffic traffic[ECHI_WHAT_IF_WORLD] = {{0, 0}};
+    struct echi_timeline *line = make_line();
+    _Static_assert(ECHI_WHATS == ECH_WHAT_IF_MAX, "a report has a place for each");
+    r->n_what_if = echi_coordinator_what_if(c, line, traffic, found);
+    for (int i = 0; i < r->world && i < ECHI_WHAT_IF_WORLD; i++)
+        r->predicted_link[i] = (struct ech_link_use){(float)(traffic[i].out * 8e-6), (float)(traffic[i].in * 8e-6)};
+    for (int i = 0; i < r->n_what_if; i++)
+        r->what_if[i] = (struct ech_what_if){.what = echi_what_name(found[i].what), .rank = found[i].rank, .gain = found[i].gain};
+    fill_path(line, r);
     free(line);
 }
 
@@ -182,8 +190,7 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->seconds = (double)echi_coordinator_clock(c, now) * 1e-9;
     r->images_per_second = r->seconds > 0 ? (double)c->applied / r->seconds : 0;
     r->predicted_over_measured = c->choice.count && r->images_per_second > 0 ? r->predicted_images_per_second / r->images_per_second : -1;
-    fill_what_if(c, r);
-    fill_path(c, r);
+    fill_predicted(c, r);
     r->measuring_seconds = (double)c->measuring * 1e-9;
     r->checkpoint_seconds = (double)(c->keeping + c->last_keeping) * 1e-9;
     r->resumed_samples = c->goal.from.samples;
