@@ -333,7 +333,7 @@ $(B)/test/unit/test_hal: private LDFLAGS += -Wl,--wrap=echi_backend_at
 # It puts wrong kernels in the place of right ones.
 $(B)/test/ops/test_known_answer: private LDFLAGS += -Wl,--wrap=echi_kernels
 # Its layers take known times.
-$(B)/test/unit/test_unit_times: private LDFLAGS += $(addprefix -Wl$(comma)--wrap=,echi_now echi_thread_cpu echi_team_cpu \
+$(B)/test/unit/test_unit_times: private LDFLAGS += $(addprefix -Wl$(comma)--wrap=,echi_now echi_sleep_until echi_thread_cpu echi_team_cpu \
     echi_cpu_quota echi_stack_create echi_stack_input echi_stack_forward echi_stack_backward)
 # It takes places away, to see a simulated cluster get stuck.
 $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure

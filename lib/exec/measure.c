@@ -325,7 +325,7 @@ static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct
         }
         ECHI_TRY(time_owner(b, t, err));
         if (sweep == 0 && i == 0) choose_sizes(b, most, t);
-        if (i > 0 && (typical(t, i, 0) + typical(t, i, 1)) * (slow > 1 ? slow : 1) > LONG_STEP) t->sizes = i + 1;
+        if (i > 0 && (typical(t, i, 0) + typical(t, i, 1)) * slow > LONG_STEP) t->sizes = i + 1;
     }
     const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
     if (!t->rested) note_scale(t, cpu, fmax((double)(echi_now() - began + slowness->debt - owed) * 1e-9, cpu));
@@ -487,12 +487,12 @@ static void quota_of(const struct echi_device *device, struct echi_times *out) {
     out->period = period;
 }
 
-/* What other threads of its processors took while this node measured is in its seconds. */
-static void machine_of(const struct echi_device *device, double scale, struct echi_times *out) {
+/* What other threads of its processors took while this node measured is in its seconds. A slow node's are `slow` times as long beside. */
+static void machine_of(const struct echi_device *device, double scale, double slow, struct echi_times *out) {
     const uint64_t id = echi_device_describe(device)->host_memory ? echi_cpu_place() : 0;
     if (id == 0) return;
-    out->machine = (struct echi_machine){id, (uint16_t)echi_cpu_allowed(), (uint16_t)echi_device_threads(device),
-                                         fmin(fmax(scale * echi_times_granted(out), 1), CROWD_MOST)};
+    const double takes = echi_device_threads(device) / slow * ECHI_PROCESSOR, crowd = scale / slow * echi_times_granted(out);
+    out->machine = (struct echi_machine){id, (uint32_t)fmax(takes, 1), (uint16_t)echi_cpu_allowed(), fmin(fmax(crowd, 1), CROWD_MOST)};
 }
 
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
@@ -502,6 +502,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     struct echi_slowness slowness;
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
+    slow = fmax(slow, 1);
     echi_slowness_begin(&slowness, slow);
     ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, ECHI_SPARE_BLOCK, err), out);
     const uint32_t most = echi_exec_spare_rows(bench_bytes(&b), coarse[COARSE - 1]);
@@ -517,7 +518,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         ECHI_TRY_GOTO(time_sweep(&b, most, slow, &slowness, &timing, err), out);
     quota_of(device, out);
     const double scale = scale_of(&timing, echi_times_granted(out)), params = (double)job->n_params;
-    machine_of(device, scale, out);
+    machine_of(device, scale, slow, out);
     for (int i = 0; i < timing.sizes; i++) {
         out->n[i] = b.sizes[i];
         out->trunk[i] = typical(&timing, i, 0) * scale;
@@ -527,8 +528,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     out->block = bench_block(&b);
     out->add = params * median(timing.add, timing.owned) * scale;
     out->update = params * median(timing.update, timing.owned) * scale;
-    out->exchange = out->add + bytes_take(job, io) * scale;
-    out->messages = messages_take(io) * scale;
+    out->exchange = out->add + bytes_take(job, io) * scale / slow;   /* the I/O thread does not sleep */
+    out->messages = messages_take(io) * scale / slow;
     units_of(&b, out);
     variation_of(&b, &timing, out);
 out:

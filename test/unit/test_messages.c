@@ -506,17 +506,17 @@ static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .delay = 1e-3, .update = 0.25,
-                                 .add = 0.03125, .quota = 0.05, .period = 0.1, .block = 4, .machine = {7, 2, 1, 1.5},
+                                 .add = 0.03125, .quota = 0.05, .period = 0.1, .block = 4, .machine = {7, ECHI_PROCESSOR / 4, 2, 1.5},
                                  .link = {{1.25e8, 1e8, 1.3e8}, {1e7, 9e6, 1e7}}};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 2 + 10 * 8 + 20 + ECHI_LINK_BYTES + 2);
+    assert_int_equal(len, 1 + 3 * 20 + 2 + 10 * 8 + 22 + ECHI_LINK_BYTES + 2);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 33; i++) {
+    for (int i = 0; i < 34; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -549,9 +549,10 @@ static void times_come_back(void **state) {
         case 27: bad.quota = bad.period = 1e-6; break;
         case 28: bad.machine.id = 0; break;                     /* none, but with processors */
         case 29: bad.machine.processors = 0; break;
-        case 30: bad.machine.threads = 0; break;
+        case 30: bad.machine.takes = 0; break;
         case 31: bad.machine.crowd = 0.99; break;
         case 32: bad.machine.crowd = strtod("nan", NULL); break;
+        case 33: bad.machine.takes = UINT32_MAX; break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }
@@ -631,7 +632,7 @@ static void units_come_back(void **state) {
     struct echi_times t = with_units(), back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 2 + 10 * 8 + 20 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
+    assert_int_equal(len, 1 + 3 * 20 + 2 + 10 * 8 + 22 + ECHI_LINK_BYTES + 2 + 2 + 1 + 2 * (1 + 3 * 4));
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));

@@ -199,7 +199,7 @@ static void copies_are_no_link(void **state) {
 static void machines_are_shared(void **state) {
     (void)state;
     nodes(4, (const double[]){2, 2, 2, 4});   /* measured side by side: alone 1 s, 1 s, 2 s and 4 s a sample */
-    for (int r = 0; r < 3; r++) times[r].machine = (struct echi_machine){r < 2 ? 7 : 8, 1, 1, r < 2 ? 2 : 1};
+    for (int r = 0; r < 3; r++) times[r].machine = (struct echi_machine){r < 2 ? 7 : 8, ECHI_PROCESSOR, 1, r < 2 ? 2 : 1};
     whole(ECHI_SYNC_ASP, 4, 16);
     near(predict(64).rate, 2 * 0.5 + 0.5 + 0.25, 1e-2);
     /* In step: while both compute each takes twice as long; one that has half of the samples is done in the middle of that. */
@@ -210,7 +210,7 @@ static void machines_are_shared(void **state) {
     near(predict(0).rate, 24 / 24.0, 1e-3);
     times[0].machine.processors = times[1].machine.processors = 2;
     near(predict(0).rate, 24 / 16.0, 1e-3);
-    for (int r = 0; r < 2; r++) times[r].machine.threads = 2;
+    for (int r = 0; r < 2; r++) times[r].machine.takes = 2 * ECHI_PROCESSOR;
     near(predict(0).rate, 24 / 24.0, 1e-3);
     /* Alone, because the other's machine is another. */
     times[1].machine.id = 9;
@@ -218,7 +218,7 @@ static void machines_are_shared(void **state) {
     /* A quarter of one processor each leaves a half of it, so both take as long as alone: 4 s a sample, of which it has a quarter. */
     nodes(2, (const double[]){4, 4});
     for (int r = 0; r < 2; r++) {
-        times[r].machine = (struct echi_machine){7, 1, 1, 1};
+        times[r].machine = (struct echi_machine){7, ECHI_PROCESSOR, 1, 1};
         times[r].period = 0.1;
         times[r].quota = 0.025;
     }

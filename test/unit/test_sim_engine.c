@@ -747,7 +747,7 @@ static void shared_cores_are_of_threads_and_messages(void **state) {
     open_hosts(4);
     hosts.pools = 1;
     hosts.pool_cores[0] = 3;
-    for (int h = 0; h < 2; h++) host[h].cores = 0, host[h].threads = 2;
+    for (int h = 0; h < 2; h++) host[h].cores = 0, host[h].takes = 2 * ECHI_PROCESSOR;
     open_engine((struct echi_cost_io){0});
     compute(0, 0.3, 3, NULL, 0);                    /* together 4 of 3: 0.4 s; then alone */
     compute(1, 0.6, 3, NULL, 1);
@@ -756,7 +756,14 @@ static void shared_cores_are_of_threads_and_messages(void **state) {
     assert_near(when(ECHI_HAPPENS_DONE, 1), 0.7 * NS, 10);
     close_engine();
     hosts.pool_cores[0] = 1;
-    host[0].threads = host[1].threads = 0;
+    for (int h = 0; h < 2; h++) host[h].takes = ECHI_PROCESSOR / 4;
+    open_engine((struct echi_cost_io){.byte = 1e-6});
+    for (int h = 0; h < 2; h++) compute(h, 0.3, 3, NULL, (uint64_t)h);
+    echi_cost_send(cost, 1, 0, 4, 100000, 0, 9);    /* 0.1 s of either's processor, which sleeps for three quarters of the time */
+    run_all();
+    for (uint64_t h = 0; h < 2; h++) assert_near(when(ECHI_HAPPENS_DONE, h), 0.325 * NS, 10);
+    close_engine();
+    host[0].takes = host[1].takes = 0;
     host[2].cores = 0;
     for (int computing = 0; computing < 3; computing++) {
         open_engine((struct echi_cost_io){.byte = 1e-6});

@@ -20,6 +20,8 @@ static const char no_cut[] = "input 1 8 8\nmax_pool kernel 2\nfc out 12\nrelu\nf
 
 static int64_t clock_ns = 1;              /* of the processor */
 static int64_t quota;                     /* after so many ns of it the clock on the wall passes as many more; 0: it never does */
+static int64_t slept;                     /* while the clock on the wall went on */
+static double slow = 1;
 static int rows, cut;                     /* samples of the step under way; the first layer of the head, 0: none */
 static double longer, swing;              /* of two steps of as many samples one takes by `swing` of its time more, the other less */
 static int begun[129];                    /* steps of so many samples, in pairs where they are short: of a size one is timed, one watched */
@@ -32,7 +34,9 @@ static double layer_seconds(int layer, enum echi_pass pass, int n) {
 }
 
 int64_t __wrap_echi_now(void);
-int64_t __wrap_echi_now(void) { return clock_ns + (quota ? clock_ns / quota * quota : 0); }
+int64_t __wrap_echi_now(void) { return clock_ns + slept + (quota ? clock_ns / quota * quota : 0); }
+void __wrap_echi_sleep_until(int64_t at);
+void __wrap_echi_sleep_until(int64_t at) { slept += at - __wrap_echi_now(); }
 int64_t __wrap_echi_thread_cpu(void);
 int64_t __wrap_echi_thread_cpu(void) { return clock_ns; }
 int64_t __wrap_echi_team_cpu(const struct echi_team *team);
@@ -153,8 +157,8 @@ static void measure(const char *model_text, double so_much_longer) {
     assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
     cut = job.cut;
     n_heads = 0;
-    if (echi_measure(&job, device, 1, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &found, &err) != ECH_OK) fail_msg("%s", err.text);
-    if (swing == 0 && quota == 0) units_are_known(&job, &found);
+    if (echi_measure(&job, device, slow, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &found, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (swing == 0 && quota == 0 && slow == 1) units_are_known(&job, &found);
     echi_device_close(device);
     ech_data_destroy(data);
     ech_model_destroy(model);
@@ -215,16 +219,34 @@ static void a_quota_is_its_share(void **state) {
             const double ratio = echi_times_whole(&found, found.n[k]) / echi_times_whole(&whole, found.n[k]);
             if (!(ratio > 1.88 && ratio < 2.12)) fail_msg("%u samples: %g times as long", found.n[k], ratio);
         }
-        assert_true(found.machine.id != 0 && found.machine.id == whole.machine.id && found.machine.threads == 1);
+        assert_true(found.machine.id != 0 && found.machine.id == whole.machine.id && found.machine.takes == ECHI_PROCESSOR);
         assert_int_equal(found.machine.processors, echi_cpu_allowed());
         if (!(whole.machine.crowd < 1.01 && found.machine.crowd > 1.88 && found.machine.crowd < 2.12))
             fail_msg("alone %g, then %g times as long as the processor takes", whole.machine.crowd, found.machine.crowd);
     }
 }
 
+/* Whoever plays a slow node sleeps between its units: it takes a part of a processor, and its messages, which another thread sends,
+ * take as long as ever. */
+static void a_slow_node_sleeps(void **state) {
+    (void)state;
+    measure(text, 20);
+    const struct echi_times whole = found;
+    slow = 4;
+    measure(text, 20);
+    slow = 1;
+    for (uint32_t k = 0; k < found.count && k < whole.count; k++) {
+        const double ratio = echi_times_whole(&found, found.n[k]) / echi_times_whole(&whole, found.n[k]);
+        if (!(ratio > 3.99 && ratio < 4.01)) fail_msg("%u samples: %g times as long", found.n[k], ratio);
+    }
+    assert_true(found.machine.takes == ECHI_PROCESSOR / 4 && found.machine.crowd >= 1 && found.machine.crowd < 1.01);
+    const double copies = (found.exchange - found.add) / (whole.exchange - whole.add);
+    assert_true(fabs(found.messages / whole.messages - 1) < 0.01 && fabs(copies - 1) < 0.01);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(units_take_what_they_take), cmocka_unit_test(those_of_long_steps_too),
                                        cmocka_unit_test(steps_vary), cmocka_unit_test(sizes_follow_steps),
-                                       cmocka_unit_test(a_quota_is_its_share)};
+                                       cmocka_unit_test(a_quota_is_its_share), cmocka_unit_test(a_slow_node_sleeps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

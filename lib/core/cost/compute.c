@@ -45,14 +45,14 @@ static struct echi_cost_pool *pool_of(const struct echi_cost *c, int host) {
     return pool < 0 ? NULL : &c->pool[pool];
 }
 
-static int threads_of(const struct echi_cost *c, int host) {
-    return c->hosts->host[host].threads > 1 ? c->hosts->host[host].threads : 1;
+static int64_t takes(const struct echi_cost *c, int host) {
+    return c->hosts->host[host].takes > 0 ? c->hosts->host[host].takes : ECHI_PROCESSOR;
 }
 
 /* How many times as long as alone each of the pool's works takes now. */
 static double crowd(const struct echi_cost *c, const struct echi_cost_pool *p) {
     const int pool = (int)(p - c->pool), cores = pool < c->hosts->pools ? c->hosts->pool_cores[pool] : 1;
-    return p->active > cores ? (double)p->active / cores : 1;
+    return echi_most((double)p->active / ECHI_PROCESSOR / cores, 1);
 }
 
 static void advance(const struct echi_cost *c, struct echi_cost_pool *p) {
@@ -114,7 +114,7 @@ static void set_state(struct echi_cost *c, int host, enum echi_cost_uses state) 
     }
     if (!p) return;
     advance(c, p);
-    p->active += ((state == ECHI_USES) - (c->thread[host].state == ECHI_USES)) * threads_of(c, host);
+    p->active += ((state == ECHI_USES) - (c->thread[host].state == ECHI_USES)) * takes(c, host);
     c->thread[host].state = state;
 }
 
@@ -275,14 +275,14 @@ bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host]
 void echi_cost_steal(struct echi_cost *c, int host, int64_t ns) {
     struct echi_cost_used *q = echi_cost_quota(c, host);
     struct echi_cost_pool *p = pool_of(c, host);
-    if (c->thread[host].running != ECHI_NOTHING) {
-        c->thread[host].debt += (double)ns;
+    if (c->thread[host].running != ECHI_NOTHING) {   /* one that sleeps in between is in its way for a part of the time only */
+        c->thread[host].debt += (double)ns * echi_least((double)takes(c, host) / ECHI_PROCESSOR, 1);
         return;
     }
     if (q) q->used += (double)ns;
     if (!p || crowd(c, p) <= 1) return;
     advance(c, p);
-    p->clock -= (double)ns / p->active;
+    p->clock -= (double)ns * ECHI_PROCESSOR / (double)p->active;
     expect_end(c, p);
 }
 

@@ -42,7 +42,7 @@ struct echi_cost_thread {
 struct echi_cost_pool {
     double clock;             /* ns for which each of its threads has computed: the threads' own time */
     int64_t at;               /* virtual time of that */
-    int active;               /* cores that its threads would compute on */
+    int64_t active;           /* what its threads take that compute, in parts of ECHI_PROCESSOR */
     struct echi_events ends;  /* of stretches, by the pool's clock; who: host; what: turn of the thread */
     uint32_t turn;
 };

@@ -2,7 +2,7 @@
  * The machines of a cluster, as the cost engine knows them: what each can do and what befalls it. */
 #ifndef ECHI_MACHINES_H
 #define ECHI_MACHINES_H
-#include "echi_limits.h"
+#include "echi_times.h"
 
 #define ECHI_HOST_SLOWS 4      /* lasting slow-downs of one host, at most; as many of its link */
 
@@ -11,7 +11,8 @@ struct echi_host {
     double speed;              /* how many times as fast as the profile's machine computes; > 0 */
     bool in_images;            /* `speed` is still in images/s of the model: see echi_hosts_relate */
     double quota, period;      /* seconds: of each period it may compute so long, at its full speed; quota 0: always */
-    int cores, threads;        /* index of the pool of cores that it shares with others, -1: its own; of those it takes so many, 0: one */
+    int cores;                 /* index of the pool of cores that it shares with others, -1: its own */
+    uint32_t takes;            /* of these, while it computes, in parts of ECHI_PROCESSOR; 0: one */
     double jitter;             /* sigma of the lognormal factor of each step's compute time; its median is 1; 0: none */
     double stutter, stutter_factor;   /* this part of its steps (0..1) takes this many times as long (>= 1) */
     double rate;               /* bytes a second of its link, in each direction (a queue each); 0: without bound */

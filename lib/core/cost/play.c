@@ -223,7 +223,6 @@ static void share_processors(struct echi_play *p) {
     for (int r = 0; r < world; r++) {
         if (p->hosts.host[r].cores < 0) continue;
         p->hosts.host[r].speed *= p->times[r].machine.crowd;
-        p->hosts.host[r].threads = p->times[r].machine.threads;
     }
 }
 
@@ -235,7 +234,8 @@ static bool make_hosts(struct echi_play *p) {
     for (int r = 0; r < world; r++) {
         const struct echi_times *t = &p->times[r];
         p->hosts.host[r] = (struct echi_host){.speed = 1 / echi_times_granted(t), .quota = t->quota, .period = t->period, .cores = -1,
-                                              .rate = bound(t->link.out.rate, copying(p, t)), .delay = t->delay, .dies = -1, .joins = -1};
+                                              .takes = t->machine.takes, .rate = bound(t->link.out.rate, copying(p, t)),
+                                              .delay = t->delay, .dies = -1, .joins = -1};
     }
     share_processors(p);
     p->cost = echi_cost_create(&p->hosts, (struct echi_cost_io){0, 0}, NULL, 0, (struct echi_supply){resize, p});

@@ -18,9 +18,11 @@ struct echi_unit_share { uint16_t of[ECHI_PASSES]; };
  * writes all frames for a peer at once), and cost `message` once. */
 struct echi_cost_io { double message, byte; };
 
-/* The processors that a node computes on. Nodes of one id share them; 0: it shares none, or nobody knows. While all of them measured at
- * once, or others computed there, seconds were `crowd` (>= 1) times as long as they are without them. */
-struct echi_machine { uint64_t id; uint16_t processors, threads; double crowd; };
+/* The processors that a node computes on. Nodes of one id share them; 0: it shares none, or nobody knows. While it computes it takes so
+ * many parts of a processor: whole ones for its threads, less where it plays a slow node and sleeps in between. While all of them
+ * measured at once, or others computed there, seconds were `crowd` (>= 1) times as long as they are without them. */
+#define ECHI_PROCESSOR 65536      /* parts of one */
+struct echi_machine { uint64_t id; uint32_t takes; uint16_t processors; double crowd; };
 
 #define ECHI_STEP_MESSAGES 6      /* of an asynchronous step, at its worker */
 #define ECHI_EXCHANGE_COPY 0.85   /* of `exchange` the bytes through a socket, where `add` is not known */

@@ -111,21 +111,22 @@ double echi_times_granted(const struct echi_times *t) { return t->quota > 0 ? t-
  * others. */
 #define QUOTA_LEAST 1e-5
 #define QUOTA_MOST 10.0
+#define TAKES_MOST (UINT16_MAX * (uint32_t)ECHI_PROCESSOR)
 
 static void put_machine(struct echi_writer *w, const struct echi_machine *m) {
     echi_put64(w, m->id);
     echi_put16(w, m->processors);
-    echi_put16(w, m->threads);
+    echi_put32(w, m->takes);
     echi_put_f64(w, m->crowd);
 }
 
 static bool get_machine(struct echi_reader *r, struct echi_machine *out) {
     out->id = echi_get64(r);
     out->processors = echi_get16(r);
-    out->threads = echi_get16(r);
+    out->takes = echi_get32(r);
     out->crowd = echi_get_f64(r);
-    if (out->id == 0) return out->processors == 0 && out->threads == 0 && out->crowd == 0;
-    return out->processors > 0 && out->threads > 0 && out->crowd >= 1 && out->crowd <= 1e4;
+    if (out->id == 0) return out->processors == 0 && out->takes == 0 && out->crowd == 0;
+    return out->processors > 0 && out->takes > 0 && out->takes <= TAKES_MOST && out->crowd >= 1 && out->crowd <= 1e4;
 }
 
 size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {

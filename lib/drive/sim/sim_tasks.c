@@ -108,8 +108,8 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     out->stutter_factor = h->stutter_factor;
     out->quota = h->quota;
     out->period = h->period;
-    if (h->cores >= 0) out->machine = (struct echi_machine){(uint64_t)h->cores + 1, (uint16_t)s->hosts->pool_cores[h->cores], 1,
-                                                            crowded / alone};
+    if (h->cores >= 0) out->machine = (struct echi_machine){(uint64_t)h->cores + 1, ECHI_PROCESSOR,
+                                                            (uint16_t)s->hosts->pool_cores[h->cores], crowded / alone};
     out->delay = h->delay;
 }
 
