@@ -374,7 +374,7 @@ static void full_links_move_nobody(void **state) {
  * messages few, though more would be faster; with the codec, or where links are not full, as many as are faster. */
 static void no_group_is_left_far_behind(void **state) {
     (void)state;
-    static const struct { const char *spread, *codec; int groups; } found[] = {{"links", "dense", 3}, {"links", "topk", 8},
+    static const struct { const char *spread, *codec; int groups; } found[] = {{"links", "dense", 2}, {"links", "topk", 8},
                                                                                {"strong", "dense", 8}};
     for (int i = 0; i < 3; i++) {
         const struct ech_sim_options options = {.workers = 16, .spread = found[i].spread, .costs_only = 1};

@@ -347,6 +347,55 @@ static void answers_take_turns(void **state) {
 }
 
 /* The next state leaves when the last has left and all have said that it is there, and has all that was applied by then. */
+/* The answers that the last event brought leave, and those that take their places; how many. */
+static int answers_leave(struct echi_owner *o) {
+    struct echi_action sent[16];
+    int count = 0, left = 0;
+    do {
+        const struct echi_action *a;
+        for (int k = 0; (a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, k)) != NULL; k++) sent[count++] = *a;
+        if (left < count) owner_sent(o, sent[left].to, sent[left].slot);
+    } while (left++ < count);
+    return count;
+}
+
+/* Of those that wait for a place, under a bound, whoever has done the fewest steps has the next; without one it is the next rank's turn. */
+static void stragglers_are_answered_first(void **state) {
+    (void)state;
+    static const enum echi_sync sync[] = {ECHI_SYNC_SSP, ECHI_SYNC_ASP};
+    static const uint16_t expected[2][3] = {{6, 5, 7}, {5, 6, 7}};
+    for (int s = 0; s < 2; s++) {
+        static const int before[8] = {0, 1, 1, 1, 1, 2, 1, 3};   /* steps */
+        struct echi_action answer[ECHI_ANSWERS];
+        struct echi_owner o;
+        uint32_t id = 1;
+        small_plan(sync[s], 8, 1);
+        setup.plan.staleness = 8;
+        owner_started(&o, 0);
+        answers_leave(&o);
+        for (int r = 1; r < 8; r++)
+            for (int i = 0; i < before[r]; i++) {
+                push(&o, id++, r, true);
+                owner_computed(&o);
+                assert_int_equal(answers_leave(&o), 1);
+            }
+        for (int k = 0; k < ECHI_ANSWERS; k++) {   /* all places are taken */
+            push(&o, id++, 1 + k, true);
+            owner_computed(&o);
+            answer[k] = *acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0);
+        }
+        for (int r = 7; r > 4; r--) {
+            push(&o, id++, r, true);
+            owner_computed(&o);
+            assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+        }
+        for (int k = 0; k < 3; k++) {
+            owner_sent(&o, answer[k].to, answer[k].slot);
+            assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0)->to, expected[s][k]);
+        }
+    }
+}
+
 static void a_state_waits_for_the_word_on_the_last(void **state) {
     (void)state;
     struct echi_owner o;
@@ -1440,6 +1489,7 @@ int main(void) {
         cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
+        cmocka_unit_test(stragglers_are_answered_first),
         cmocka_unit_test(a_state_waits_for_the_word_on_the_last),
         cmocka_unit_test(an_owner_waits_for_acknowledgements),
         cmocka_unit_test(an_owner_takes_a_lost_state_while_it_hands_on_another),

@@ -68,12 +68,21 @@ static bool may_send(const struct echi_pushes *p, const struct echi_push_group *
     return a->sends < ECHI_ANSWERS && !(p->coded && a->busy);
 }
 
-/* An answer waits for a place among the sends and then gets the newest weights; the workers have their turn one after the other. */
+/* Under a bound the straggler's, else one after the other; -1: nobody is owed one. */
+static int next_owed(const struct echi_pushes *p, const struct echi_push_group *a) {
+    int next = echi_ranks_next(&a->owed, a->turn);
+    if (next < 0) next = echi_ranks_next(&a->owed, 0);
+    if (next < 0 || !p->bound) return next;
+    for (int w = echi_ranks_next(&a->owed, 0); w >= 0; w = echi_ranks_next(&a->owed, w + 1))
+        if (p->worker[w].applied < p->worker[next].applied) next = w;
+    return next;
+}
+
+/* An answer waits for a place among the sends and then gets the newest weights. */
 static void answer(struct echi_pushes *p, int g) {
     struct echi_push_group *a = &p->group[g];
     while (may_send(p, a)) {
-        int w = echi_ranks_next(&a->owed, a->turn);
-        if (w < 0) w = echi_ranks_next(&a->owed, 0);
+        const int w = next_owed(p, a);
         if (w < 0) return;
         if (held_back(p, &p->worker[w])) {
             echi_ranks_drop(&a->owed, w);

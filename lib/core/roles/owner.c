@@ -160,14 +160,23 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
     }
 }
 
-/* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
- * other: with few places and many workers nobody is passed for ever. Answers of the round under way go on until it is over and take
- * no place: it may need who is owed the weights that are here. */
+/* Who is answered next, -1: nobody is owed an answer. */
+static int next_owed(const struct echi_owner *o) {
+    int next = echi_ranks_next(&o->owed, o->turn);
+    if (next < 0) next = echi_ranks_next(&o->owed, 0);
+    if (next < 0 || !o->rules->stragglers_first) return next;
+    for (int r = echi_ranks_next(&o->owed, 0); r >= 0; r = echi_ranks_next(&o->owed, r + 1))
+        if (o->view[r].steps < o->view[next].steps) next = r;
+    return next;
+}
+
+/* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the other, of equals
+ * under a bound as well: with few places and many workers nobody is passed for ever. Answers of the round under way go on until it is over
+ * and take no place: it may need who is owed the weights that are here. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     if (o->woke || o->takeover.still || o->takeover.takes) return;
     while (o->sends - echi_rounds_open(o) < ECHI_ANSWERS && !(coded(o) && o->busy)) {
-        int r = echi_ranks_next(&o->owed, o->turn);
-        if (r < 0) r = echi_ranks_next(&o->owed, 0);
+        const int r = next_owed(o);
         if (r < 0) return;
         const bool may = o->rules->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
         struct echi_ranks to = {{0}};
