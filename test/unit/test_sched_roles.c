@@ -633,6 +633,38 @@ static void the_head_merges_what_fits(void **state) {
     assert_int_equal(t.samples, 300);
 }
 
+/* Rows of a group have their places among all that wait by order of arrival, and those places by steps where there is a bound. */
+static void the_head_serves_stragglers_first(void **state) {
+    (void)state;
+    static const uint16_t arrive[5] = {2, 1, 4, 5, 3}, served[2][5] = {{4, 5, 2, 3, 1}, {2, 1, 4, 5, 3}};
+    static const uint32_t steps[6] = {0, 9, 3, 2, 1, 2};
+    for (int s = 0; s < 2; s++) {
+        struct echi_head h;
+        struct echi_msg m = {.kind = ECHI_KIND_PARAMS};
+        small_plan(s == 0 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, 6, 2 - s);   /* even and odd ranks */
+        setup.plan.separated = 1;
+        setup.plan.head = 0;
+        for (int r = 0; r < 6; r++) setup.plan.n[r] = 200;   /* one a visit */
+        echi_head_init(&h, &setup);
+        for (int r = 0; r < 6; r++) h.trained_count[r] = steps[r];
+        tell_head(&h, 0, &m);
+        struct echi_task t = {0};
+        for (int i = 0; i < 6; i++) {
+            const uint16_t rank = i == 0 ? 0 : arrive[i - 1];
+            m = (struct echi_msg){.kind = ECHI_KIND_ACT, .lease = small_lease((uint32_t)i + 1, rank)};
+            m.lease.n = 200;
+            tell_head(&h, rank, &m);
+            if (i == 0) t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+        }
+        for (int i = 0; i < 5; i++) {
+            head_did(&h, ECHI_EVENT_GRADIENT, &t);
+            head_did(&h, ECHI_EVENT_COMPUTED, &t);
+            t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+            assert_int_equal(t.rows[0], served[s][i]);
+        }
+    }
+}
+
 /* Its lease may be in the state that is kept; if not, its samples come again, in parts maybe, and are not trained twice. */
 static void the_head_trains_rows_for_a_lost_owner_once(void **state) {
     (void)state;
@@ -1496,6 +1528,7 @@ int main(void) {
         cmocka_unit_test(owners_refuse_what_does_not_fit),
         cmocka_unit_test(workers_refuse_what_does_not_fit),
         cmocka_unit_test(the_head_merges_what_fits),
+        cmocka_unit_test(the_head_serves_stragglers_first),
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),

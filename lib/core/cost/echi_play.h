@@ -51,10 +51,11 @@ struct echi_play {
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
     struct {
-        bool rounds, busy;
+        const struct echi_policy *policy; bool busy;
         struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [flights * workers] */
         int in;                           /* steps of this round that were visited */
         bool *answering;                  /* [workers] its last answer is leaving */
+        uint32_t *visits;                 /* [workers] in which it had rows */
     } head;
 };
 
@@ -87,7 +88,7 @@ void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_pr
 void echi_play_end(struct echi_play *p, int64_t since, int rank);
 /* ---- predict_head.c ---- */
 
-bool echi_play_head_set_up(struct echi_play *p, bool rounds);
+bool echi_play_head_set_up(struct echi_play *p);
 void echi_play_rows_in(struct echi_play *p, int worker, int flight);
 void echi_play_head_marked(struct echi_play *p);              /* the rows' gradients are there */
 void echi_play_head_done(struct echi_play *p, bool applied);   /* a visit, or a round's update */

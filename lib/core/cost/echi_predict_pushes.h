@@ -64,7 +64,7 @@ struct echi_coding { double part, write, read; };
 struct echi_pushes {
     struct echi_play b;
     const struct echi_policy *policy;
-    bool bound, coded;
+    bool coded;
     struct echi_push_worker *worker;
     struct echi_push_group group[ECHI_GROUPS_MAX];
     int groups, answer_pieces;            /* groups that have workers; messages of one answer */

@@ -4,14 +4,15 @@
  * the rows' gradients leave before it. */
 #include "echi_play.h"
 
-bool echi_play_head_set_up(struct echi_play *p, bool rounds) {
+bool echi_play_head_set_up(struct echi_play *p) {
     const size_t count = (size_t)p->workers, steps = count * p->plan->flights;
-    p->head.rounds = rounds;
+    p->head.policy = echi_policy_of((enum echi_sync)p->plan->sync);
     if (!p->plan->separated) return true;
     p->head.waiting = echi_play_zeroed(p, steps, sizeof *p->head.waiting);
     p->head.visiting = echi_play_zeroed(p, steps, sizeof *p->head.visiting);
     p->head.answering = echi_play_zeroed(p, count, sizeof *p->head.answering);
-    return p->head.waiting && p->head.visiting && p->head.answering;
+    p->head.visits = echi_play_zeroed(p, count, sizeof *p->head.visits);
+    return p->head.waiting && p->head.visiting && p->head.answering && p->head.visits;
 }
 
 static bool visited(const struct echi_play *p, int worker) {
@@ -20,8 +21,8 @@ static bool visited(const struct echi_play *p, int worker) {
     return false;
 }
 
-/* Takes the rows of a visit from those that wait, the oldest first: not those whose answer would be written where the last is still being
- * read. Returns how many samples. */
+/* Takes the rows of a visit from those that wait, the first of them first: not those whose answer would be written where the last is still
+ * being read. Returns how many samples. */
 static uint32_t take_rows(struct echi_play *p) {
     uint32_t rows = 0;
     int left = 0;
@@ -35,6 +36,7 @@ static uint32_t take_rows(struct echi_play *p) {
             continue;
         }
         p->head.visiting[p->head.n_visiting++] = r;
+        p->head.visits[r.worker]++;
         rows += n;
     }
     p->head.n_waiting = left;
@@ -45,22 +47,32 @@ static void visit(struct echi_play *p) {
     const int head = p->plan->head;
     const double update = echi_play_applying(p, head, p->head_params);
     if (p->head.busy) return;
-    if (p->head.rounds && p->head.in == p->workers) {
+    if (p->head.policy->rounds && p->head.in == p->workers) {
         p->head.in = 0;
         p->head.busy = true;
         return echi_play_compute(p, head, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, 0});
     }
     const double takes = echi_times_head(&p->times[head], take_rows(p));
     if (p->head.n_visiting == 0) return;
-    const double all = takes + (p->head.rounds ? echi_play_adding(p, head, p->head_params) : update);
+    const double all = takes + (p->head.policy->rounds ? echi_play_adding(p, head, p->head_params) : update);
     p->head.busy = true;
     echi_cost_compute(p->cost, head, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
-                                                         .part = !p->head.rounds && update > 0 ? takes / all : 0,
+                                                         .part = !p->head.policy->rounds && update > 0 ? takes / all : 0,
                                                          .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, 0})});
 }
 
+/* Under a bound the fewest steps of a group are first in the places of its rows. */
 void echi_play_rows_in(struct echi_play *p, int worker, int flight) {
-    p->head.waiting[p->head.n_waiting++] = (struct echi_play_rows){(uint16_t)worker, (uint8_t)flight};
+    struct echi_play_rows *waiting = p->head.waiting;
+    const uint8_t *group_of = p->plan->group_of;
+    int at = p->head.n_waiting++;
+    for (int i = at - 1; i >= 0 && p->head.policy->bounded; i--) {
+        const int other = waiting[i].worker;
+        if (group_of[p->rank[other]] != group_of[p->rank[worker]] || p->head.visits[other] <= p->head.visits[worker]) continue;
+        waiting[at] = waiting[i];
+        at = i;
+    }
+    waiting[at] = (struct echi_play_rows){(uint16_t)worker, (uint8_t)flight};
     visit(p);
 }
 

@@ -20,7 +20,7 @@ static double updates(const struct echi_pushes *p, int g, double count) { return
 /* ---- weights out ---- */
 
 static bool held_back(const struct echi_pushes *p, const struct echi_push_worker *k) {
-    return p->bound && k->applied > (uint64_t)p->group[k->group].least + p->b.plan->staleness;
+    return p->policy->bounded && k->applied > (uint64_t)p->group[k->group].least + p->b.plan->staleness;
 }
 
 static bool is_own(const struct echi_pushes *p, int w) { return p->group[p->worker[w].group].owner == p->b.rank[w]; }
@@ -72,7 +72,7 @@ static bool may_send(const struct echi_pushes *p, const struct echi_push_group *
 static int next_owed(const struct echi_pushes *p, const struct echi_push_group *a) {
     int next = echi_ranks_next(&a->owed, a->turn);
     if (next < 0) next = echi_ranks_next(&a->owed, 0);
-    if (next < 0 || !p->bound) return next;
+    if (next < 0 || !p->policy->bounded) return next;
     for (int w = echi_ranks_next(&a->owed, 0); w >= 0; w = echi_ranks_next(&a->owed, w + 1))
         if (p->worker[w].applied < p->worker[next].applied) next = w;
     return next;

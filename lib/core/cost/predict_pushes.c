@@ -313,8 +313,7 @@ static int limit_of(const struct echi_plan *plan, uint32_t steps) {
 
 static bool set_up(struct echi_pushes *p, int limit) {
     p->policy = echi_policy_of((enum echi_sync)p->b.plan->sync);
-    p->bound = p->b.plan->sync == ECHI_SYNC_SSP || p->b.plan->sync == ECHI_SYNC_GSSP;
-    if (!echi_play_set_up(&p->b, limit) || !echi_play_head_set_up(&p->b, p->policy->rounds)) return false;
+    if (!echi_play_set_up(&p->b, limit) || !echi_play_head_set_up(&p->b)) return false;
     p->pushed = echi_play_pushed(&p->b);
     p->worker = echi_play_zeroed(&p->b, (size_t)p->b.workers, sizeof *p->worker);
     if (!p->worker) return false;

@@ -376,7 +376,7 @@ static bool make_worker(struct play *p, int w) {
 static bool set_up(struct play *p, int limit) {
     p->b.shards = echi_plan_shards(p->b.plan);
     p->rings = echi_plan_rings(p->b.plan);
-    if (!echi_play_set_up(&p->b, limit) || !echi_play_head_set_up(&p->b, true)) return false;
+    if (!echi_play_set_up(&p->b, limit) || !echi_play_head_set_up(&p->b)) return false;
     const size_t workers = (size_t)p->b.workers, pieces = (size_t)p->b.pieces;
     p->worker = echi_play_zeroed(&p->b, workers, sizeof *p->worker);
     p->shard = echi_play_zeroed(&p->b, (size_t)p->b.shards, sizeof *p->shard);

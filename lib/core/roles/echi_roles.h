@@ -329,7 +329,7 @@ struct echi_head {
     bool member[ECHI_WORLD_MAX];
     bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
     struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
-    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose rows wait, in order of arrival */
+    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose rows wait, the first to be served first */
     /* What was trained of each worker's rows, in a ring: samples that come again, because a node was lost, are not trained again. */
     uint32_t trained_count[ECHI_WORLD_MAX];
     struct { uint32_t epoch, start, n; } trained[ECHI_WORLD_MAX][ECHI_TRAINED_KEPT];

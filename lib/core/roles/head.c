@@ -81,7 +81,7 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     h->busy = 1;
 }
 
-/* Merges waiting rows, the oldest first. Rows whose answer would be written where the last one is still being read wait. */
+/* Merges waiting rows, the first of the queue first. Rows whose answer would be written where the last one is still being read wait. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
     while (at < h->queued && h->answering[h->queue[at]]) at++;
@@ -104,7 +104,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     for (int i = 0; i < h->queued; i++) {
         const uint16_t rank = h->queue[i];
         const uint32_t n = h->lease[rank].n;
-        /* The oldest is taken however many it brings, so nobody is passed for ever. */
+        /* The first is taken however many it brings, so nobody is passed for ever. */
         if (h->answering[rank] || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
             repeats(h, &h->lease[rank])) {
             h->queue[kept++] = rank;
@@ -190,6 +190,19 @@ static bool rows_fit(const struct echi_head *h, int from, const struct echi_leas
     return echi_lease_valid(l, p) && of_this_round(h, l);
 }
 
+/* Behind what waits, but where a bound makes a group's workers wait for each other the fewest steps are first in the places of its rows. */
+static void queue_rows(struct echi_head *h, uint16_t rank) {
+    const uint8_t *group_of = h->setup->plan.group_of;
+    int at = h->queued++;
+    for (int i = at - 1; i >= 0 && h->policy->bounded; i--) {
+        const uint16_t other = h->queue[i];
+        if (group_of[other] != group_of[rank] || h->trained_count[other] <= h->trained_count[rank]) continue;
+        h->queue[at] = other;
+        at = i;
+    }
+    h->queue[at] = rank;
+}
+
 static void on_lost(struct echi_head *h, int rank) {
     h->member[rank] = false;
     int kept = 0;
@@ -233,7 +246,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         if (!rows_fit(h, e->from, &m->lease))
             return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
         h->lease[e->from] = m->lease;
-        h->queue[h->queued++] = e->from;
+        queue_rows(h, e->from);
         break;
     case ECHI_KIND_ASK:
         if (e->from != 0 || !h->started)

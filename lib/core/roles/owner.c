@@ -164,7 +164,7 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
 static int next_owed(const struct echi_owner *o) {
     int next = echi_ranks_next(&o->owed, o->turn);
     if (next < 0) next = echi_ranks_next(&o->owed, 0);
-    if (next < 0 || !o->rules->stragglers_first) return next;
+    if (next < 0 || !o->policy->bounded) return next;
     for (int r = echi_ranks_next(&o->owed, 0); r >= 0; r = echi_ranks_next(&o->owed, r + 1))
         if (o->view[r].steps < o->view[next].steps) next = r;
     return next;

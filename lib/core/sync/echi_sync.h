@@ -22,9 +22,6 @@ struct echi_sync_rules {
     /* Owner: may the worker of this view, whose push was applied, be answered with weights now? `least`: the fewest steps of its
      * group's workers that hold a lease, UINT32_MAX where none does. Asked again when that rises. */
     bool (*before_reply)(const struct echi_worker_view *view, uint32_t least, uint32_t staleness);
-    /* Of workers that may be answered whoever has done the fewest steps goes first, since it is about to hold up the others. Else they have
-     * their turn one after the other. */
-    bool stragglers_first;
 };
 const struct echi_sync_rules *echi_sync_rules_of(enum echi_sync sync);
 extern const struct echi_sync_rules echi_sync_bsp, echi_sync_asp, echi_sync_ssp, echi_sync_gssp, echi_sync_local;

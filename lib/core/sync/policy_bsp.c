@@ -15,4 +15,4 @@ static bool before_reply(const struct echi_worker_view *view, uint32_t least, ui
     return true;   /* the round's apply is what was waited for */
 }
 
-const struct echi_sync_rules echi_sync_bsp = {may_begin, push_arrived, before_reply, false};
+const struct echi_sync_rules echi_sync_bsp = {may_begin, push_arrived, before_reply};

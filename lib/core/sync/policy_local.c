@@ -37,4 +37,4 @@ static bool before_reply(const struct echi_worker_view *view, uint32_t least, ui
     return true;
 }
 
-const struct echi_sync_rules echi_sync_local = {may_begin, push_arrived, before_reply, false};
+const struct echi_sync_rules echi_sync_local = {may_begin, push_arrived, before_reply};

@@ -26,6 +26,6 @@ static bool within_bound(const struct echi_worker_view *view, uint32_t least, ui
     return view->steps <= (uint64_t)least + staleness;
 }
 
-const struct echi_sync_rules echi_sync_asp = {may_begin, push_arrived, never_waits, false};
-const struct echi_sync_rules echi_sync_ssp = {may_begin, push_arrived, within_bound, true};
-const struct echi_sync_rules echi_sync_gssp = {may_begin, push_arrived, within_bound, true};
+const struct echi_sync_rules echi_sync_asp = {may_begin, push_arrived, never_waits};
+const struct echi_sync_rules echi_sync_ssp = {may_begin, push_arrived, within_bound};
+const struct echi_sync_rules echi_sync_gssp = {may_begin, push_arrived, within_bound};

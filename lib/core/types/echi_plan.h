@@ -13,6 +13,8 @@ enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, EC
 struct echi_policy {
     const char *name;     /* as in --sync */
     bool rounds;          /* leases name a round: the coordinator deals a round to all workers at once */
+    bool bounded;         /* workers that are too far ahead wait for the slowest of their group. So where several wait to be answered, by
+                             their owner or by the head, those with the fewest steps go first; else they have their turn */
     bool grouped;         /* there may be several groups */
     bool local;           /* workers step on weights of their own and push what has changed; a lease is several steps, and the owner
                              takes an outer step by a round's sum (worker_local.c). With rounds, and nothing separated */
