@@ -7,7 +7,7 @@ struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w
                                                const struct echi_plan *plan, struct echi_choice_work *work) {
     struct echi_prediction p;
     if (work->between) work->between(work->self);
-    echi_predict(plan, times, &w->load, 0, &work->predict, &p);
+    echi_memo_predict(plan, times, &w->load, work, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
     c.mostly_separated = echi_mostly_separated(&w->load, plan->separated);

@@ -34,12 +34,20 @@ struct echi_choice {
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
+/* Predictions that were made, the last so many: memo.c. */
+#define ECHI_MEMO_MAX 256
+struct echi_memo {
+    struct echi_known { uint64_t digest[2]; struct echi_prediction prediction; } known[ECHI_MEMO_MAX];
+    uint32_t count;                       /* all that were ever made: the oldest give way */
+};
+
 /* The workspace of a choice: plans have room for every rank, and a thread's stack has none for several of them. As with a prediction's, a
  * caller keeps one and leaves its contents alone. */
 struct echi_choice_work {
     void (*between)(void *self); void *self;     /* called before each prediction, some ms apart: whoever chooses may have to show that it
                                                     is there. NULL: nobody is called */
     struct echi_predict_work predict;
+    struct echi_memo memo;
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
     struct echi_plan tried;                      /* predicted, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
@@ -57,7 +65,7 @@ struct echi_choice_work {
  * out where that gains, unless the plan request keeps all; under a policy that is the planner's choice, any that hold the others up.
  * Rounds get the table of parts with which they are predicted to be the fastest.
  * Deterministic. ECH_E_ARGUMENT and a sentence in text[cap] when the plan request cannot be met. Takes some ten to a hundred predictions
- * of a few ms each. */
+ * of a few ms each. The workspace is all 0 before its first use. */
 ech_status echi_plan_choose(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *out_plan, struct echi_choice *out_choice, char *text,
                             size_t cap);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of a choice share: candidate.c (what a plan is worth), place.c (where its head and owners are), tables.c (which parts it
- * has), policies.c (which policy), choice.c (who is left out). */
+ * What the files of a choice share: memo.c (what was predicted before), candidate.c (what a plan is worth), place.c (where its head and
+ * owners are), tables.c (which parts it has), policies.c (which policy), choice.c (who is left out). */
 #ifndef ECHI_CHOICE_IMPL_H
 #define ECHI_CHOICE_IMPL_H
 #include "echi_choice.h"
@@ -8,6 +8,10 @@
 /* Predictions are good to some percent. What is better by less is not better: then the simpler one is taken, and groups of like
  * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
 #define ECHI_CLEARLY 1.02
+
+/* memo.c: as echi_predict with its own number of steps, at once where the same was predicted before. */
+void echi_memo_predict(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
+                       struct echi_choice_work *work, struct echi_prediction *out);
 
 /* candidate.c */
 /* What is predicted of a plan that has its parts; of any, which gets them first. */

@@ -34,6 +34,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->lost_peer = c->at_fault = -1;
     c->choice.net_negative = c->choice.alone = -1;
     c->work.between = NULL;
+    c->work.memo.count = 0;
     c->source = c->part_from[1] = c->part_from[2] = ECHI_NO_RANK;
     c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
     c->calm = true;
