@@ -119,7 +119,7 @@ static void set_state(struct echi_cost *c, int host, enum echi_cost_uses state) 
 }
 
 double echi_cost_slow(const struct echi_cost *c, int host) {
-    return echi_spells(c->hosts->host[host].slow, c->hosts->host[host].n_slow, c->now);
+    return !c->spells ? 1 : echi_spells(c->hosts->host[host].slow, c->hosts->host[host].n_slow, c->now);
 }
 
 static void begin(struct echi_cost *c, int host, uint32_t id) {

@@ -4,8 +4,31 @@
 
 #include <string.h>
 
+/* What is due at once need not be sorted: of this moment all that was added before it came is in the heap and goes first, and what is added
+ * now follows in that order. On links without a delay that is half of all. */
+static void add_at_once(struct echi_cost *c, struct echi_due due) {
+    const uint32_t id = echi_cost_new(c, &c->at_once);
+    if (id == ECHI_NOTHING) return;
+    *(struct echi_at_once *)echi_records_at(&c->at_once, id) = (struct echi_at_once){due, ECHI_NOTHING};
+    if (c->first_at_once == ECHI_NOTHING) c->first_at_once = id;
+    else ((struct echi_at_once *)echi_records_at(&c->at_once, c->last_at_once))->next = id;
+    c->last_at_once = id;
+}
+
+static bool take_due(struct echi_cost *c, struct echi_due *out) {
+    const struct echi_due *first = echi_events_first(&c->events);
+    const uint32_t id = c->first_at_once;
+    if (id == ECHI_NOTHING || (first && first->at <= c->now)) return echi_events_take(&c->events, out);
+    const struct echi_at_once *soon = echi_records_at(&c->at_once, id);
+    *out = soon->due;
+    c->first_at_once = soon->next;
+    echi_records_give(&c->at_once, id);
+    return true;
+}
+
 void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uint32_t who, uint64_t what) {
-    if (!echi_events_add(&c->events, at > c->now ? at : c->now, kind, who, what)) c->failed = true;
+    if (at <= c->now) add_at_once(c, (struct echi_due){.at = c->now, .kind = kind, .who = who, .what = what});
+    else if (!echi_events_add(&c->events, at, kind, who, what)) c->failed = true;
 }
 
 uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool) {
@@ -36,9 +59,11 @@ struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_c
     const size_t n = (size_t)hosts->count;
     struct echi_cost *c = supply.resize(supply.self, NULL, sizeof *c);
     if (!c) return NULL;
-    *c = (struct echi_cost){.hosts = hosts, .supply = supply, .seed = seed, .now = 1, .events = {.supply = supply}};
+    *c = (struct echi_cost){.hosts = hosts, .supply = supply, .seed = seed, .now = 1, .events = {.supply = supply},
+                            .first_at_once = ECHI_NOTHING};
     echi_records_init(&c->works, sizeof(struct echi_work_out), supply);
     echi_records_init(&c->parcels, sizeof(struct echi_parcel), supply);
+    echi_records_init(&c->at_once, sizeof(struct echi_at_once), supply);
     c->dead = zeroed(c, n, sizeof *c->dead);
     c->thread = zeroed(c, n, sizeof *c->thread);
     c->link = zeroed(c, n, sizeof *c->link);
@@ -47,6 +72,7 @@ struct echi_cost *echi_cost_create(const struct echi_hosts *hosts, struct echi_c
     for (size_t h = 0; h < n; h++) {
         losses = losses || hosts->host[h].loss > 0;
         quotas = quotas || hosts->host[h].quota > 0;
+        c->spells = c->spells || hosts->host[h].n_slow > 0 || hosts->host[h].n_thin > 0;
         c->pools += has_own_pool(&hosts->host[h]);
     }
     c->pool = zeroed(c, (size_t)c->pools + 1, sizeof *c->pool);
@@ -72,6 +98,7 @@ void echi_cost_destroy(struct echi_cost *c) {
     echi_events_free(&c->events);
     echi_records_free(&c->works);
     echi_records_free(&c->parcels);
+    echi_records_free(&c->at_once);
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         if (blocks[i]) supply.resize(supply.self, blocks[i], 0);
 }
@@ -114,7 +141,7 @@ static bool happen(struct echi_cost *c, const struct echi_due *due, struct echi_
 
 bool echi_cost_next(struct echi_cost *c, struct echi_happening *out) {
     struct echi_due due;
-    while (!c->failed && echi_events_take(&c->events, &due)) {
+    while (!c->failed && take_due(c, &due)) {
         c->now = due.at;
         c->happened++;
         if (happen(c, &due, out)) return true;

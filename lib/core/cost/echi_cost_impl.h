@@ -82,14 +82,18 @@ struct echi_cost_link {
     double moved[2];          /* bytes of messages that have left, and that are whole here, since the beginning */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
 };
+/* What is due at this very moment, in a list. */
+struct echi_at_once { struct echi_due due; uint32_t next; };
 struct echi_cost {
     const struct echi_hosts *hosts;
     struct echi_supply supply;
     uint64_t seed;
-    struct echi_events events;
+    struct echi_events events;   /* all that is due later, and what was due later when it was added */
+    struct echi_records at_once; uint32_t first_at_once, last_at_once;
     int64_t now;
     uint64_t happened;
     bool failed;              /* no memory */
+    bool spells;              /* some host, or its link, has lasting slow-downs */
     bool *dead;               /* [hosts] */
     struct echi_cost_thread *thread;
     struct echi_cost_link *link;
@@ -136,8 +140,11 @@ double echi_cost_pool_clock(struct echi_cost *c, int host);
 void echi_cost_period_due(struct echi_cost *c, int host);
 
 /* quota.c */
-/* That of a host, as it is now; NULL: it has none. */
-struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host);
+/* That of a host that has one, as it is now; that of any, NULL: it has none. */
+struct echi_cost_used *echi_cost_quota_now(struct echi_cost *c, int host);
+static inline struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
+    return c->quota && c->hosts->host[host].quota > 0 ? echi_cost_quota_now(c, host) : NULL;
+}
 /* Of one that is as it is now: ns that are left of this period's; there is less than one; when nothing holds the processor up any more. */
 double echi_cost_quota_left(const struct echi_cost *c, int host);
 bool echi_cost_quota_empty(const struct echi_cost *c, int host);

@@ -5,7 +5,10 @@
 #define ARITY 4
 #define ROOM_AT_FIRST 256
 
-static bool before(const struct echi_due *a, const struct echi_due *b) { return a->at != b->at ? a->at < b->at : a->order < b->order; }
+/* Without a branch: which of two is first nobody can guess. */
+static bool before(const struct echi_due *a, const struct echi_due *b) {
+    return (a->at < b->at) | ((a->at == b->at) & (a->order < b->order));
+}
 
 static bool grow(struct echi_events *e) {
     const size_t room = e->room ? 2 * e->room : ROOM_AT_FIRST;

@@ -48,7 +48,7 @@ double echi_cost_moved(const struct echi_cost *c, int host, bool in) { return c-
 
 /* How many times as long its bytes take now. */
 static double thin(const struct echi_cost *c, int host) {
-    return echi_spells(c->hosts->host[host].thin, c->hosts->host[host].n_thin, c->now);
+    return !c->spells ? 1 : echi_spells(c->hosts->host[host].thin, c->hosts->host[host].n_thin, c->now);
 }
 
 /* ns on the way in. */
@@ -190,6 +190,7 @@ bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happenin
 
 /* What losses cost this message, in ns. */
 static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
+    if (!c->in_order) return 0;
     const double lost = 1 - (1 - c->hosts->host[p->from].loss) * (1 - c->hosts->host[p->to].loss);
     const uint64_t number = c->link[p->from].sent++;
     int64_t wait = 0;

@@ -30,9 +30,8 @@ static void stand(struct echi_cost_used *q, double ns) {
     q->stood += silent(q->rest) - before;
 }
 
-struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
+struct echi_cost_used *echi_cost_quota_now(struct echi_cost *c, int host) {
     const struct echi_host *h = &c->hosts->host[host];
-    if (h->quota <= 0) return NULL;
     struct echi_cost_used *q = &c->quota[host];
     const double clock = echi_cost_pool_clock(c, host);
     const enum echi_cost_uses state = c->thread[host].state;
