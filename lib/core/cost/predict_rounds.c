@@ -16,6 +16,9 @@
 #define ALIKE 1e-3
 #define RANDOM_LEAST 24
 #define RANDOM_MOST 48
+/* The longest of many steps varies less than that of a few: of more workers fewer rounds are enough, so many steps of all together. */
+#define STEPS_LEAST (32 * RANDOM_LEAST)
+#define ROUNDS_LEAST 6
 /* As in owner_rounds.c: messages of weights on their way beside the one that a link carries. */
 #define AHEAD 1
 
@@ -402,8 +405,9 @@ static uint32_t rounds_of(const struct play *p, uint32_t steps, bool random) {
     if (!random) return COUNTED_EXACT;
     bool quota = false;   /* short rounds: as many as fill several periods */
     for (int w = 0; w < p->b.workers; w++) quota = quota || p->b.times[p->worker[w].rank].quota > 0;
-    const uint32_t most = quota ? affordable : RANDOM_MOST;
-    return affordable < RANDOM_LEAST ? RANDOM_LEAST : affordable > most ? most : affordable;
+    const uint32_t most = quota ? affordable : RANDOM_MOST, enough = STEPS_LEAST / (uint32_t)p->b.workers;
+    const uint32_t least = enough > RANDOM_LEAST ? RANDOM_LEAST : enough > ROUNDS_LEAST ? enough : ROUNDS_LEAST;
+    return affordable < least ? least : affordable > most ? most : affordable;
 }
 
 /* ---- chance: the longest step of a round as a control variate ----
