@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `make bench` runs: the machine, then each bench in turn. Each can be run alone, too.
 #   make bench ONLY="step cluster"     of: step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync,
-#                                      allreduce, predictions, sim_live, sim, memory, net, crypto, record, kills; and on an NVIDIA card
-#                                      gpu_texts, conv_cuda, step_cuda
+#                                      allreduce, predictions, sim_live, sim, plan, memory, net, crypto, record, kills; and on an NVIDIA
+#                                      card gpu_texts, conv_cuda, step_cuda
 # What is printed is also kept in build/bench/bench.txt.
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench
@@ -35,10 +35,10 @@ bench() {
         bash "$here/$1.sh"
         ;;
     memory) memory ;;
-    crypto | sim) "$B/test/bench/bench_$1" ;;
+    crypto | sim | plan) "$B/test/bench/bench_$1" ;;
     *)
         echo "there is no bench '$1': step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync, allreduce," \
-            "predictions, sim_live, sim, memory, net, crypto, record, kills, gpu_texts, conv_cuda, step_cuda"
+            "predictions, sim_live, sim, plan, memory, net, crypto, record, kills, gpu_texts, conv_cuda, step_cuda"
         return 2
         ;;
     esac
@@ -47,8 +47,8 @@ bench() {
 main() {
     local name status failed=
     machine
-    for name in ${ONLY:-step mnist99 product opencl conv threads memory accuracy cluster sim_live sim net crypto record kills gpu_texts \
-        conv_cuda step_cuda}; do
+    for name in ${ONLY:-step mnist99 product opencl conv threads memory accuracy cluster sim_live sim plan net crypto record kills \
+        gpu_texts conv_cuda step_cuda}; do
         printf '\n== %s\n' "$name"
         status=0
         bench "$name" || status=$?

@@ -679,8 +679,73 @@ static void a_table_is_one_of_the_model(void **state) {
     assert_true(others > 4 && merged > 2 && others < 36);
 }
 
+/* The same choice as with a fresh workspace, after choices of other nodes with this one. */
+static void as_with_a_fresh_workspace(void) {
+    static uint8_t bytes[2][ECHI_PLAN_BYTES_MAX];
+    size_t len[2];
+    double rate[2];
+    uint32_t made[2];
+    for (int i = 0; i < 2; i++) {
+        if (i) memset(&work, 0, sizeof work);
+        const uint32_t before = work.memo.count;
+        take();
+        len[i] = echi_plan_encode(&plan, bytes[i], sizeof bytes[i]);
+        rate[i] = choice.candidate[choice.taken].rate;
+        made[i] = work.memo.count - before;
+    }
+    assert_true(len[0] > 0 && len[0] == len[1] && memcmp(bytes[0], bytes[1], len[0]) == 0);
+    assert_true(!(rate[0] < rate[1] || rate[0] > rate[1]));
+    assert_true(made[0] > 0 && made[0] <= made[1]);
+    take();
+    assert_int_equal(work.memo.count, made[1]);   /* all of it was predicted before */
+}
+
+static void what_was_predicted_is_known(void **state) {
+    (void)state;
+    memset(&work, 0, sizeof work);
+    large(5);
+    chance(0.1, 0.02);
+    request.shards = ECHI_SHARDS_AUTO;
+    take();
+    times[3].jitter = 0.3;
+    as_with_a_fresh_workspace();
+    times[4].link = echi_link_of(2e7);
+    as_with_a_fresh_workspace();
+    times[2].trunk[1] *= 1.5;
+    as_with_a_fresh_workspace();
+    request.load.row *= 100;
+    request.choose = true;
+    as_with_a_fresh_workspace();
+}
+
+/* A play that ends early would have come to less than the floor; one that does not comes to what it comes to without. */
+static void a_floor_ends_what_is_slower(void **state) {
+    static const double part[] = {0.5, 0.99, 1.01, 1.1, 2, 20};
+    int ended = 0;
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct echi_prediction p, above;
+        large(3 + i);
+        chance(i % 3 * 0.1, i % 2 * 0.02);
+        request.shards = i % 4;
+        assert_int_equal(echi_plan_make(&request, times, &plan, text, sizeof text), ECH_OK);
+        echi_plan_divide(&request, times, &plan);
+        echi_plan_parts(&request, times, &plan);
+        echi_predict(&plan, times, &request.load, 0, &work.predict, &p);
+        for (size_t k = 0; k < sizeof part / sizeof part[0]; k++) {
+            echi_predict_above(&plan, times, &request.load, part[k] * p.rate, &work.predict, &above);
+            const bool whole = !(above.rate < p.rate || above.rate > p.rate), none = !(above.rate > 0);
+            if (!(whole || (none && part[k] > 1))) fail_msg("case %d: %g with a floor of %g times %g", i, above.rate, part[k], p.rate);
+            ended += none;
+        }
+    }
+    assert_true(ended > 12);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_predicted_is_known),
+        cmocka_unit_test(a_floor_ends_what_is_slower),
         cmocka_unit_test(even_nodes_go_in_step),
         cmocka_unit_test(unlike_nodes_go_in_groups_with_the_head_apart),
         cmocka_unit_test(a_small_head_apart_spares_nothing),

@@ -21,9 +21,11 @@ bool echi_predict_by_part(const struct echi_plan *plan);
 /* Samples a second that no owners and no links can make of such a plan's rounds more than: those of its longest steps alone. */
 double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
                                 struct echi_predict_work *work);
-/* As echi_predict_line, of such a plan. False, and *out is not set, when the memory is too small. */
+/* As echi_predict_line, and with a floor, where `steps` is 0, as echi_predict_above, of such a plan. False, and *out is not set, when the
+ * memory is too small. */
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
-                         uint32_t steps, struct echi_predict_work *work, struct echi_timeline *line, struct echi_prediction *out);
+                         uint32_t steps, double floor, struct echi_predict_work *work, struct echi_timeline *line,
+                         struct echi_prediction *out);
 
 /* predict_pushes.c: as echi_predict_line, of any plan, whose pushes are taken for whole ones. */
 void echi_predict_pushes(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,

@@ -19,6 +19,7 @@
 /* The longest of many steps varies less than that of a few: of more workers fewer rounds are enough, so many steps of all together. */
 #define STEPS_LEAST (32 * RANDOM_LEAST)
 #define ROUNDS_LEAST 6
+#define NEVER 1e300
 /* As in owner_rounds.c: messages of weights on their way beside the one that a link carries. */
 #define AHEAD 1
 
@@ -416,15 +417,20 @@ static uint32_t rounds_of(const struct play *p, uint32_t steps, bool random) {
  * mean of 90 rounds of eight workers is off by a tenth. But how much longer the longest step of a round is than in the mean over all
  * that can happen is known, and a round is longer by about as much (by how much, is what the rounds themselves show). */
 
-/* The round that has just ended. */
-static void count_round(struct play *p) {
-    const double round = (double)(p->last - p->before) * 1e-9;
+/* Seconds of the longest step of a round, from 0 on. */
+static double longest_of(const struct play *p, uint32_t round) {
     double longest = 0;
     for (int w = 0; w < p->b.workers; w++) {
         const int rank = p->worker[w].rank;
-        const double takes = p->step[w].seconds * echi_predict_factor(&p->b.times[rank], rank, p->rounds - 1);
+        const double takes = p->step[w].seconds * echi_predict_factor(&p->b.times[rank], rank, round);
         longest = takes > longest ? takes : longest;
     }
+    return longest;
+}
+
+/* The round that has just ended. */
+static void count_round(struct play *p) {
+    const double round = (double)(p->last - p->before) * 1e-9, longest = longest_of(p, p->rounds - 1);
     p->sum.round += round;
     p->sum.longest += longest;
     p->sum.both += round * longest;
@@ -440,22 +446,36 @@ static double luck(struct play *p, double rounds) {
     return slope * (mean - echi_predict_longest(p->step, p->b.workers));
 }
 
+/* Virtual ns that so many counted rounds take at most that make `floor` samples a second. What is taken off for luck is at most by how
+ * much the longest steps of these rounds, which are known before they are played, are longer than in the mean. */
+static double latest_of(struct play *p, uint32_t counted, double floor) {
+    double longest = 0;
+    for (uint32_t k = 0; k < counted; k++) longest += longest_of(p, WARM + k);
+    const double most = longest - counted * echi_predict_longest(p->step, p->b.workers);
+    return (counted * (double)p->b.plan->round / floor + (most > 0 ? most : 0)) * 1e9;
+}
+
 /* Was the last round like the one before it? */
 static bool repeats(const struct play *p, int64_t one_before) {
     const double now = (double)(p->last - p->before), then = (double)(p->before - one_before);
     return p->rounds > WARM && (now > then ? now - then : then - now) <= ALIKE * now;
 }
 
-static bool play(struct play *p, uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
+static bool play(struct play *p, uint32_t steps, double floor, struct echi_predict_work *work, struct echi_prediction *out) {
     struct echi_happening h;
     bool random = false, over = false;
     for (int w = 0; w < p->b.workers; w++) random = random || echi_predict_random(&p->b.times[p->worker[w].rank]);
     const uint32_t counted = rounds_of(p, steps, random);
+    const double latest = random && floor > 0 ? latest_of(p, counted, floor) : NEVER;
     for (int k = 0; k < p->b.shards; k++) pump(p, k);
     while (!over && echi_cost_next(p->b.cost, &h)) {
         const int64_t before = p->before;
         const uint32_t rounds = p->rounds;
         happens(p, &h);
+        if (p->first > 0 && (double)(echi_cost_now(p->b.cost) - p->first) > latest) {
+            *out = (struct echi_prediction){0};
+            return true;
+        }
         if (p->rounds == rounds) continue;
         if (p->rounds == WARM) echi_play_traffic_from(&p->b, work);
         if (random && p->rounds > WARM) count_round(p);
@@ -487,12 +507,13 @@ double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_
 }
 
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
-                         uint32_t steps, struct echi_predict_work *work, struct echi_timeline *line, struct echi_prediction *out) {
+                         uint32_t steps, double floor, struct echi_predict_work *work, struct echi_timeline *line,
+                         struct echi_prediction *out) {
     struct play *p = (struct play *)(void *)work;
     for (int limit = PUSHES_MAX; limit > 0; limit /= 8) {
         *p = (struct play){.b = echi_play_of(plan, times, load, work, sizeof *p)};
         echi_play_watch(&p->b, line);
-        if (set_up(p, limit) && play(p, steps, work, out)) return true;
+        if (set_up(p, limit) && play(p, steps, floor, work, out)) return true;
     }
     return false;
 }

@@ -7,7 +7,7 @@ struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w
                                                const struct echi_plan *plan, struct echi_choice_work *work) {
     struct echi_prediction p;
     if (work->between) work->between(work->self);
-    echi_memo_predict(plan, times, &w->load, work, &p);
+    echi_memo_predict(plan, times, &w->load, 0, work, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
     c.mostly_separated = echi_mostly_separated(&w->load, plan->separated);
@@ -17,13 +17,25 @@ struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w
 }
 
 /* Messages are predicted part by part, so plans get their parts first, and those of rounds the owners of these. */
+static void give_parts(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
+    if (plan->parts.count > 0 || w->layers.count == 0) return;
+    if (plan->sync == ECHI_SYNC_BSP) echi_plan_divide(w, times, plan);
+    echi_plan_parts(w, times, plan);
+}
+
 struct echi_candidate echi_candidate_of(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan,
                                         struct echi_choice_work *work) {
-    if (plan->parts.count == 0 && w->layers.count > 0) {
-        if (plan->sync == ECHI_SYNC_BSP) echi_plan_divide(w, times, plan);
-        echi_plan_parts(w, times, plan);
-    }
+    give_parts(w, times, plan);
     return echi_candidate_predicted(w, times, plan, work);
+}
+
+double echi_candidate_rate(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan, double floor,
+                           struct echi_choice_work *work) {
+    struct echi_prediction p;
+    give_parts(w, times, plan);
+    if (work->between) work->between(work->self);
+    echi_memo_predict(plan, times, &w->load, floor, work, &p);
+    return p.rate;
 }
 
 double echi_candidate_worth(const struct echi_plan_request *w, const struct echi_candidate *c) { return w->choose ? c->goodput : c->rate; }

@@ -34,10 +34,10 @@ struct echi_choice {
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
-/* Predictions that were made, the last so many: memo.c. */
+/* Predictions that were made, the last so many: memo.c. below > 0: of this one it is known only that it is less. */
 #define ECHI_MEMO_MAX 256
 struct echi_memo {
-    struct echi_known { uint64_t digest[2]; struct echi_prediction prediction; } known[ECHI_MEMO_MAX];
+    struct echi_known { uint64_t digest[2]; struct echi_prediction prediction; double below; } known[ECHI_MEMO_MAX];
     uint32_t count;                       /* all that were ever made: the oldest give way */
 };
 

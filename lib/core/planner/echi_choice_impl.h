@@ -9,8 +9,8 @@
  * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
 #define ECHI_CLEARLY 1.02
 
-/* memo.c: as echi_predict with its own number of steps, at once where the same was predicted before. */
-void echi_memo_predict(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
+/* memo.c: as echi_predict_above, at once where the same was predicted before. */
+void echi_memo_predict(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load, double floor,
                        struct echi_choice_work *work, struct echi_prediction *out);
 
 /* candidate.c */
@@ -19,6 +19,9 @@ struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *r
                                                const struct echi_plan *plan, struct echi_choice_work *work);
 struct echi_candidate echi_candidate_of(const struct echi_plan_request *request, const struct echi_times *times, struct echi_plan *plan,
                                         struct echi_choice_work *work);
+/* Samples a second of any plan alone; 0 where it is certain that they are fewer than `floor`. */
+double echi_candidate_rate(const struct echi_plan_request *request, const struct echi_times *times, struct echi_plan *plan, double floor,
+                           struct echi_choice_work *work);
 /* Samples a second, less what staleness costs where policies are compared; 0 of groups of which one is too far behind. */
 double echi_candidate_worth(const struct echi_plan_request *request, const struct echi_candidate *candidate);
 double echi_candidate_worth_of_groups(const struct echi_plan_request *request, const struct echi_candidate *candidate);

@@ -50,16 +50,25 @@ static bool digest_of(const struct echi_plan *plan, const struct echi_times *tim
     return len > 0;
 }
 
-void echi_memo_predict(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
+/* The place of what is known of it; else the next one, whose digest is another. */
+static struct echi_known *find(struct echi_memo *m, const uint64_t digest[2]) {
+    const uint32_t count = m->count < ECHI_MEMO_MAX ? m->count : ECHI_MEMO_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        if (m->known[i].digest[0] == digest[0] && m->known[i].digest[1] == digest[1]) return &m->known[i];
+    return &m->known[m->count++ % ECHI_MEMO_MAX];
+}
+
+void echi_memo_predict(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load, double floor,
                        struct echi_choice_work *work, struct echi_prediction *out) {
-    struct echi_memo *m = &work->memo;
     uint64_t digest[2];
-    const bool has = digest_of(plan, times, load, &work->predict, digest);
-    for (uint32_t i = 0; has && i < m->count && i < ECHI_MEMO_MAX; i++) {
-        if (m->known[i].digest[0] != digest[0] || m->known[i].digest[1] != digest[1]) continue;
-        *out = m->known[i].prediction;
-        return;
+    if (!digest_of(plan, times, load, &work->predict, digest))
+        return echi_predict_above(plan, times, load, floor, &work->predict, out);
+    const uint32_t before = work->memo.count;
+    struct echi_known *known = find(&work->memo, digest);
+    if (work->memo.count > before || known->below > floor) {
+        echi_predict_above(plan, times, load, floor, &work->predict, &known->prediction);
+        memcpy(known->digest, digest, sizeof digest);
+        known->below = known->prediction.rate > 0 ? 0 : floor;
     }
-    echi_predict(plan, times, load, 0, &work->predict, out);
-    if (has) m->known[m->count++ % ECHI_MEMO_MAX] = (struct echi_known){{digest[0], digest[1]}, *out};
+    *out = known->prediction;
 }

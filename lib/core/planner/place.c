@@ -82,18 +82,21 @@ void echi_choice_place(struct echi_plan_request *w, const struct echi_times *tim
     w->owners = taken % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
 }
 
-/* Images a second of rounds with so many owners, less where the loss of any of several owners ends the run. */
-static double worth_of_shards(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
+/* Images a second of rounds with so many owners, less where the loss of any of several owners ends the run. 0 where they are certain to be
+ * fewer than `floor`. */
+static double worth_of_shards(const struct echi_plan_request *w, const struct echi_times *times, double floor,
+                              struct echi_choice_work *work) {
     char text[2];
     if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return 0;
-    const double rate = echi_candidate_of(w, times, &work->tried, work).rate;
+    const double rate = echi_candidate_rate(w, times, &work->tried, floor, work);
     return work->tried.shards > 0 && !echi_plan_outlives_owners(&work->tried) ? rate / WORTH_A_RISK : rate;
 }
 
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
  * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. Returns what they are worth, 0 where
- * owners were wished for, or nothing is predicted. */
-static double best_shards(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
+ * owners were wished for, or nothing is predicted, or they are certain to be worth less than `floor`: then what is set is nothing to go
+ * by. */
+static double best_shards(struct echi_plan_request *w, const struct echi_times *times, double floor, struct echi_choice_work *work) {
     struct echi_plan_request *own = &work->trial;
     double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
     bool enough = false;   /* no owners can make clearly more */
@@ -107,7 +110,7 @@ static double best_shards(struct echi_plan_request *w, const struct echi_times *
         for (int i = 0; i < (k == 1 ? 1 : 2) && !enough; i++) {
             own->shards = k;
             own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            value[i][k] = worth_of_shards(own, times, work);
+            value[i][k] = worth_of_shards(own, times, floor, work);
             if (value[i][k] > best) best = value[i][k];
             enough = value[i][k] > 0 && value[i][k] * ECHI_CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
         }
@@ -127,7 +130,7 @@ static double worth_of_ring(const struct echi_plan_request *w, const struct echi
     *own = *w;
     own->exchange = ECHI_EXCHANGE_RING;
     own->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
-    const double rate = w->sync == ECHI_SYNC_BSP && w->layers.count > 0 ? worth_of_shards(own, times, work) : 0;
+    const double rate = w->sync == ECHI_SYNC_BSP && w->layers.count > 0 ? worth_of_shards(own, times, 0, work) : 0;
     return rate > 0 && echi_plan_rings(&work->tried) ? rate : 0;
 }
 
@@ -145,7 +148,7 @@ void echi_choice_exchange(struct echi_plan_request *w, const struct echi_times *
     const double ring = tries ? worth_of_ring(w, times, work) : 0;
     if (open || (any && ring <= 0)) w->exchange = ECHI_EXCHANGE_SERVER;
     if (!(any && w->exchange == ECHI_EXCHANGE_RING)) {
-        const double server = best_shards(w, times, work);
+        const double server = best_shards(w, times, 0, work);
         if (open && ring > 0 && ring >= (w->shards > 1 ? RING_LACKS : RING_GAINS) * server) w->exchange = ECHI_EXCHANGE_RING;
     }
     if (any && w->exchange == ECHI_EXCHANGE_RING) w->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
@@ -168,7 +171,7 @@ void echi_choice_workers(struct echi_plan_request *w, const struct echi_times *t
         known = known && (w->absent[r] || echi_link_known(&times[r].link));
     }
     if (!known || here < 3 || here > FEWER_WORLD) return;
-    double best = FEWER_GAIN * worth_of_shards(w, times, work);
+    double best = FEWER_GAIN * worth_of_shards(w, times, 0, work);
     for (int i = 0; best > 0 && (i < 2 || here >> i >= 2); i++) {   /* half of them, then three quarters, a quarter, an eighth ... */
         const int k = i == 0 ? here / 2 : i == 1 ? here - (here + 3) / 4 : here >> i;
         if (k < 2) continue;
@@ -176,7 +179,7 @@ void echi_choice_workers(struct echi_plan_request *w, const struct echi_times *t
         own->workers = k;
         own->exchange = ECHI_EXCHANGE_SERVER;
         own->shards = ECHI_SHARDS_AUTO;
-        const double value = best_shards(own, times, work);
+        const double value = best_shards(own, times, best / ECHI_CLEARLY, work);   /* one clearly below may beat none that is taken */
         if (!(value > best)) continue;
         best = FEWER_FURTHER * value;
         *w = *own;

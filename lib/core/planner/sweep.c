@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan on links of other rates. */
+#include "echi_choice_impl.h"
 #include "echi_what_if.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ bool echi_link_sweep(const struct echi_plan *plan, const struct echi_times times
             scale(&work->times[r].link.out, factor[i]);
             scale(&work->times[r].link.in, factor[i]);
         }
-        echi_predict(plan, work->times, load, 0, &work->predict, &p);
+        echi_memo_predict(plan, work->times, load, 0, work, &p);
         out_rate[i] = p.rate;
     }
     return known;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What would make a plan faster, by predictions of the same plan with other times. */
+#include "echi_choice_impl.h"
 #include "echi_what_if.h"
 
 #include <string.h>
@@ -71,7 +72,7 @@ static double gain_of(const struct question *q, enum echi_what what, int only) {
     for (int r = 0; r < q->plan->world; r++)
         if ((only < 0 || r == only) && (what != ECHI_WHAT_OWNERS || owns(q->plan, r)))
             quicken(q->plan, what, r, &q->work->times[r]);
-    echi_predict(q->plan, q->work->times, q->load, 0, &q->work->predict, &p);
+    echi_memo_predict(q->plan, q->work->times, q->load, 0, q->work, &p);
     return p.rate / q->rate - 1;
 }
 
