@@ -26,6 +26,7 @@ static struct {
     int order[64], part[64], sends;       /* to whom WEIGHTS went, and which part */
 } seen;
 static bool links_stand;                  /* what is sent does not leave */
+static int first_worker = 1;              /* of the workers; 0: the owner's node has one, which keeps what it is lent until the next is there */
 
 static void give(const struct echi_event *e);
 
@@ -54,7 +55,7 @@ static void give(const struct echi_event *e) {
     for (int i = 0; i < out.count; i++) {
         assert_true(list[i].type != ECHI_ACTION_FAULT && n < 256);
         note(&list[i]);
-        const bool leaves = list[i].type == ECHI_ACTION_SEND && list[i].kind == ECHI_KIND_WEIGHTS && !links_stand;
+        const bool leaves = list[i].type == ECHI_ACTION_SEND && list[i].kind == ECHI_KIND_WEIGHTS && !links_stand && list[i].to > 0;
         if (list[i].type == ECHI_ACTION_COMPUTE || leaves) todo[n++] = list[i];
     }
     if (inside) return;
@@ -96,7 +97,7 @@ static void start(void) {
     memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->owner_of[0] = 0;
-    for (int r = 1; r < WORLD; r++) p->group_of[r] = 0, p->n[r] = SHARE;
+    for (int r = first_worker; r < WORLD; r++) p->group_of[r] = 0, p->n[r] = (uint32_t)(ROUND / (WORLD - first_worker));
     setup.n_layers = setup.cut = PARTS;
     assert_true(echi_plan_valid(p));
     echi_owner_init(&owner, &setup, 0);
@@ -107,9 +108,10 @@ static void start(void) {
     seen.version = 1;
 }
 
-/* Of worker r the lease r begins with sample SHARE * (r - 1). */
+/* Of worker r the lease r; the first of them begins with sample 0. */
 static struct echi_lease lease_of(int worker) {
-    return (struct echi_lease){.id = (uint32_t)worker, .worker = (uint16_t)worker, .start = SHARE * (uint32_t)(worker - 1), .n = SHARE,
+    const uint32_t share = (uint32_t)(ROUND / (WORLD - first_worker));
+    return (struct echi_lease){.id = (uint32_t)worker, .worker = (uint16_t)worker, .start = share * (uint32_t)(worker - first_worker), .n = share,
                                .round_size = ROUND};
 }
 static void push(struct echi_lease l, int part) {
@@ -167,6 +169,40 @@ static void first_parts_go_first(void **state) {
     for (int r = 1; r < WORLD; r++)
         for (int i = 0; i < PARTS; i++) assert_int_equal(seen.sent[r][i], 1);
     assert_int_equal(seen.applied[2], 2);
+}
+
+/* Of all workers, the part of this round. */
+static void push_all(uint32_t round, int part) {
+    for (int r = first_worker; r < WORLD; r++) {
+        struct echi_lease l = lease_of(r);
+        l.id += 1 + WORLD * round;   /* 0 is none */
+        l.round = round;
+        push(l, part);
+    }
+}
+
+/* The own worker gets each part when it is applied, whatever the others wait for, and whether or not it still has the weights before. */
+static void the_own_worker_waits_for_nobody(void **state) {
+    (void)state;
+    first_worker = 0;
+    start();
+    const struct echi_slot before = {ECHI_SLOT_OWNER_WEIGHTS, owner.current};
+    links_stand = true;
+    for (int part = PARTS - 1; part >= 0; part--) {
+        push_all(0, part);
+        assert_int_equal(seen.sent[0][part], 1);
+    }
+    assert_int_equal(seen.sends, PARTS + 2);   /* one message on its way to the others, and one ahead */
+    for (int i = 0; i < PARTS; i++) give(&(struct echi_event){.type = ECHI_EVENT_SENT, .kind = ECHI_KIND_WEIGHTS, .slot = before});
+    while (seen.sends < PARTS * WORLD) one_has_left();
+    one_has_left();
+    one_has_left();
+    memset(seen.in, 0, sizeof seen.in);
+    seen.version = 2;
+    memset(seen.sent, 0, sizeof seen.sent);
+    push_all(1, 2);
+    assert_int_equal(seen.sent[0][2], 1);
+    first_worker = 1;
 }
 
 /* Worker 3 is lost when its last part is in. Its lease goes to the others, in halves, whose parts come in any order. */
@@ -228,7 +264,7 @@ static void an_answer_ends_with_its_worker(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_part_waits_for_another),
-        cmocka_unit_test(first_parts_go_first),
+        cmocka_unit_test(first_parts_go_first), cmocka_unit_test(the_own_worker_waits_for_nobody),
         cmocka_unit_test(what_a_lost_worker_pushed_counts_once),
         cmocka_unit_test(an_answer_ends_with_its_worker),
     };

@@ -135,9 +135,10 @@ static void begin_answers(struct echi_owner *o, uint8_t from) {
 
 static bool lacks(const struct echi_owner *o, int rank) { return o->trickled[rank] < o->answers.parts; }
 
-/* Has it all of the answers before? */
+/* Has it all of the answers before? The own worker has, though what it is lent is not sent before it has the next (echi_loan.h). */
 static bool may_get(const struct echi_owner *o, int rank) {
-    return o->answer[rank] == 0 && o->leaving[rank] == 0 && o->trickling[rank] == 0 && !o->joins[rank] && !echi_ranks_has(&o->away, rank);
+    const bool has_left = rank == o->setup->rank || (o->leaving[rank] == 0 && o->trickling[rank] == 0);
+    return o->answer[rank] == 0 && has_left && !o->joins[rank] && !echi_ranks_has(&o->away, rank);
 }
 
 /* Mostly all others are receivers from the first event of a round on: nobody looks at each of them again. */
