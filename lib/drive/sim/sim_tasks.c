@@ -98,8 +98,8 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
         out->trunk[i] *= longer / h->speed;
         out->head[i] *= longer / h->speed;
     }
-    out->exchange *= longer / io_speed;
-    out->add *= longer / io_speed;
+    out->exchange = (out->exchange - out->add) * longer / io_speed + out->add * longer / h->speed;   /* tasks add */
+    out->add *= longer / h->speed;
     out->update *= longer / h->speed;
     out->messages *= longer / io_speed;
     out->link = echi_link_known(&s->link[rank]) ? s->link[rank] : echi_link_of(h->rate);
