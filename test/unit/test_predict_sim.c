@@ -128,7 +128,7 @@ static const struct rounds rounds[] = {
     {"hosts 4 speed 45 images/s", "256", "3,1", 0.02, "server", false, "equal"},
     {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "1", 0.02, "server", false, "equal"},
     {"hosts 7 speed 4500 images/s\nhosts 1 speed 4500 images/s link 500 Mb/s", "64", "8", 0.02, "server", false, "equal"},
-    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.05, "server", false, "equal"},
+    {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "1", 0.025, "server", false, "equal"},
     {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "8", 0.03, "server", false, "equal"},
     {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", "2,3,4", 0.03, "server", false, "equal"},
     {"hosts 8 speed 45 images/s", "512", "auto", 0.02, "ring", false, "equal"},
