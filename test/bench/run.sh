@@ -30,8 +30,8 @@ bench() {
     case $1 in
     step) bash "$here/step.sh" ;;
     step_cuda) DEVICE=cuda bash "$here/step.sh" ;;
-    accuracy | accuracy_nets | allreduce | predictions | grid | mnist99 | cluster | sync | product | opencl | conv | conv_cuda | gpu_texts | \
-        threads | sim_live | net | record | kills)
+    accuracy | accuracy_nets | allreduce | predictions | grid | mnist99 | cluster | sync | product | opencl | conv | conv_cuda | \
+        gpu_texts | threads | sim_live | net | record | kills)
         bash "$here/$1.sh"
         ;;
     memory) memory ;;

@@ -26,7 +26,8 @@ static struct {
     int order[64], part[64], sends;       /* to whom WEIGHTS went, and which part */
 } seen;
 static bool links_stand;                  /* what is sent does not leave */
-static int first_worker = 1;              /* of the workers; 0: the owner's node has one, which keeps what it is lent until the next is there */
+/* 0: the owner's node has one, which keeps what it is lent until the next is there. */
+static int first_worker = 1;
 
 static void give(const struct echi_event *e);
 
@@ -111,8 +112,8 @@ static void start(void) {
 /* Of worker r the lease r; the first of them begins with sample 0. */
 static struct echi_lease lease_of(int worker) {
     const uint32_t share = (uint32_t)(ROUND / (WORLD - first_worker));
-    return (struct echi_lease){.id = (uint32_t)worker, .worker = (uint16_t)worker, .start = share * (uint32_t)(worker - first_worker), .n = share,
-                               .round_size = ROUND};
+    return (struct echi_lease){.id = (uint32_t)worker, .worker = (uint16_t)worker, .start = share * (uint32_t)(worker - first_worker),
+                               .n = share, .round_size = ROUND};
 }
 static void push(struct echi_lease l, int part) {
     const struct echi_msg m = {.kind = ECHI_KIND_PUSH, .lease = l, .part = (uint16_t)part};
