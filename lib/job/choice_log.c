@@ -158,10 +158,22 @@ static void tell_ratios(const struct ech_config *config, const struct echi_coord
                     "%s: pushes of each group are now %s of a gradient from the sixth epoch on (before)", reason, list);
 }
 
+static void tell_shares_now(const struct ech_config *config, const struct echi_coordinator *coordinator) {
+    char list[300];
+    struct echi_print l = {list, sizeof list, 0};
+    for (int r = 0; r < coordinator->plan.world; r++) echi_print(&l, "%s%u", r ? "," : "", coordinator->size[r]);
+    echi_config_log(config, ECH_LOG_INFO,
+                    "shares of a round are now %s: rank %d computes %.2g times as long as at the start; %.0f %% more images/s are predicted",
+                    list, coordinator->shares.slowest, coordinator->shares.slower, 100 * coordinator->shares.gain);
+}
+
 void echi_changes_log(const struct ech_config *config, const struct echi_coordinator *coordinator, struct echi_changes_told *told) {
     const bool size = coordinator->sizes != told->sizes, ratios = coordinator->follow.changes != told->ratios;
     told->sizes = coordinator->sizes;
+    const bool shares = coordinator->shares.changes != told->shares;
     told->ratios = coordinator->follow.changes;
+    told->shares = coordinator->shares.changes;
     if (size && config->on_log) tell_size(config, coordinator);
     if (ratios && config->on_log) tell_ratios(config, coordinator);
+    if (shares && config->on_log) tell_shares_now(config, coordinator);
 }

@@ -7,9 +7,9 @@
 
 /* Tells the caller's log why rank 0 took this plan: what was compared, what is predicted, and who holds the others up. */
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator);
-/* And while the run goes, who moves, by the word `m` on it; and who gets steps of another size, and which ratios are other ones, once for
- * each change: *told is how many of those were told. */
-struct echi_changes_told { uint64_t sizes, ratios; };
+/* And while the run goes, who moves, by the word `m` on it; and who gets steps of another size, which ratios and which shares of rounds are
+ * other ones, once for each change: *told is how many of those were told. */
+struct echi_changes_told { uint64_t sizes, ratios, shares; };
 void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m);
 void echi_changes_log(const struct ech_config *config, const struct echi_coordinator *coordinator, struct echi_changes_told *told);
 /* Why ratios were changed the last time, for a sentence: "the link of group 1 carries 25 Mb/s, before 100"; "" if they never were. */

@@ -34,7 +34,7 @@ static void draw_rates(struct sim *s) {
     r->stops = below(s, 8) == 0;
 }
 
-/* Workers of half of the runs with groups join other groups, at any events of either phase. With numbers of its own: the rest of a seed
+/* Workers of half of the runs with groups join other groups, and under BSP rounds get other shares, at any events of either phase. With numbers of its own: the rest of a seed
  * is what it is without. */
 static void draw_moves(struct sim *s) {
     struct echi_random drawn;
@@ -137,7 +137,8 @@ static void check_end(struct sim *s) {
     counts.repeats += s->repeats;
     counts.dropped += s->dropped;
     counts.keeps += (uint64_t)s->keeps;
-    counts.moves += (uint64_t)s->moves;
+    if (echi_policy_of((enum echi_sync)s->plan.sync)->rounds) counts.shared += (uint64_t)s->moves;
+    else counts.moves += (uint64_t)s->moves;
     counts.handed_back += s->handed_back;
     counts.woke += s->woke;
     counts.ratio_changes += c->follow.changes;
@@ -238,6 +239,7 @@ int main(int argc, char **argv) {
     tell("", "checkpoints", counts.keeps);
     tell("", "rescued", counts.rescued);
     tell("", "workers-moved", counts.moves);
+    tell("", "shares-changed", counts.shared);
     tell("", "reserves-woken", counts.woke);
     tell("", "rates-of-links", counts.told_rates);
     tell("", "ratios-changed", counts.ratio_changes);

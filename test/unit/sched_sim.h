@@ -33,8 +33,9 @@ enum {
     CUT = 3,
     NODES = 7,
     INDICES = 2 * NODES,
-    N_MAX = 40,
-    ROOM = 2 * N_MAX,
+    N_MAX = 40,                             /* samples of a share, of a lease half more */
+    LEASE_MAX = N_MAX + N_MAX / 2,
+    ROOM = 2 * LEASE_MAX,
     SAMPLES_MAX = 128,
     EPOCHS_MAX = 8,
     MESSAGES = 2048,
@@ -191,7 +192,7 @@ enum fault {
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, untimely, stale_most;
-    uint64_t moves, woke, handed_back;
+    uint64_t moves, shared, woke, handed_back;
     uint64_t forwards, forwards_again;      /* begun on weights that were not all there; of these again, behind one that was dropped */
     uint64_t pushed_again, takeovers, taken, reopened;   /* gradients that were not computed again; shards that got another owner, one
                                                round behind that */
@@ -216,7 +217,7 @@ struct seen_lease {
     uint32_t parts;                         /* of its push, a bit each: at its owner, and not taken yet */
     uint64_t head_met;                      /* samples in the head's weights that its rows met */
     uint32_t began_on[PARAMS];
-    uint32_t act_grad[N_MAX];               /* what the head answered */
+    uint32_t act_grad[LEASE_MAX];              /* what the head answered */
 };
 /* A group's state at one version. */
 struct seen_state { uint64_t samples; uint32_t word[PARAMS], mark[NODES]; };
@@ -233,7 +234,8 @@ struct sim {
     uint64_t kill_at[KILLS];                /* after so many events one that may be lost is killed; 0: none */
     int kill_rank[KILLS], killed;           /* -1: any */
     bool owner_killed;
-    uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, as soon as one can be; moves made */
+    uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, or rounds get other shares, as soon as
+                                               that can be; changes made */
     uint64_t handed_back;                   /* leases */
     uint32_t speed[NODES];                  /* of its tasks; 0: drawn */
     uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
@@ -1726,6 +1728,24 @@ static bool move_one(struct sim *s) {
     return true;
 }
 
+/* Rounds get other shares: some samples of one worker's go to another, if they can. */
+static bool share_anew(struct sim *s) {
+    struct echi_coordinator *c = &s->coordinator;
+    uint32_t share[ECHI_WORLD_MAX] = {0};
+    const int from = (int)below(s, c->plan.world), to = (int)below(s, c->plan.world);
+    if (c->phase != ECHI_RUN_TRAINS || c->size[from] == 0) return false;
+    for (int r = 0; r < c->plan.world; r++) share[r] = c->size[r];
+    const uint32_t n = 1 + below(s, share[from]);
+    share[from] -= n;
+    share[to] += n;
+    return echi_coordinator_share(c, share);
+}
+
+static bool change_one(struct sim *s) {
+    const struct echi_policy *policy = s->coordinator.policy;
+    return policy && policy->rounds ? share_anew(s) : move_one(s);
+}
+
 static inline void toy_layers(struct echi_layers *out) {
     *out = (struct echi_layers){.count = LAYERS, .cut = CUT};
     for (int l = 0; l < LAYERS; l++) out->params[l] = WORDS;
@@ -1809,7 +1829,7 @@ static void sim_run(struct sim *s) {
         if (s->speed_at && s->events == s->speed_at) s->node[s->speed_of].speed = s->speed_then;
         while (moves > 0 && !s->move_at[moves - 1]) moves--;
         for (int i = 0; i < moves && !s->done; i++)
-            if (s->move_at[i] && s->move_at[i] <= s->events && move_one(s)) {
+            if (s->move_at[i] && s->move_at[i] <= s->events && change_one(s)) {
                 s->move_at[i] = 0;
                 s->moves++;
             }

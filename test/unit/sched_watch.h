@@ -518,7 +518,7 @@ static void watch_rows(struct sim *s, const struct work *w) {
         const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
         struct seen_lease *seen = seen_of(s, l);
         MUST(s, GRADIENT, t->row_epoch[i] == l->epoch && t->row_start[i] == l->start);
-        MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= N_MAX);
+        MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= LEASE_MAX);
         const uint32_t trunk = fold(seen->began_on, 0, CUT);
         seen->head_met = s->head_in[t->weights.index];
         for (uint32_t k = 0; k < l->n; k++) {

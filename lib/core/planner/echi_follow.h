@@ -45,10 +45,18 @@ struct echi_follow {
     struct echi_pace set[ECHI_GROUPS_MAX]; bool begun;   /* as when ratios were last set */
     uint64_t changes; struct echi_ratio_change last;
     /* By rank: each direction of its link, and ns of its steps: what it computes, and from push to push. */
-    struct { struct echi_seen out, in; struct echi_speed computes, iterates; } host[ECHI_WORLD_MAX];
+    struct { struct echi_seen out, in; struct echi_speed computes, iterates;
+             /* Times as long as measured at the start, of whatever size: of late, and when the run began. */
+             double stretches; uint8_t steps; struct echi_speed stretch; double first; } host[ECHI_WORLD_MAX];
 };
 void echi_follow_init(struct echi_follow *follow, int world);
 void echi_follow_step(struct echi_follow *follow, int rank, double compute, double rest);   /* ns */
+/* What a step of any size computes, over what one so large took when it was measured. And how many times as long as when the run began steps
+ * of late take: what always stretches them, as an owner's other work does, is in both. 1 while that is not known. Of four times as many
+ * steps as a speed (speed.c): of a stutter in fifty steps, five times as long, the average then has some hundredths. */
+#define ECHI_STRETCH_STEPS 4
+void echi_follow_stretch(struct echi_follow *follow, int rank, double stretch);
+double echi_follow_slower(const struct echi_follow *follow, int rank);
 /* The rank's link as it is now: what was seen, where anything was, before what was measured when it joined. */
 struct echi_link echi_follow_link(const struct echi_follow *follow, const struct echi_times times[ECHI_WORLD_MAX], int rank);
 /* out[0 .. world).link: each link as a prediction may take it. What was seen of late where it is known to be the link's own, else what was

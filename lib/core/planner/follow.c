@@ -17,6 +17,19 @@ void echi_follow_step(struct echi_follow *f, int rank, double compute, double re
     echi_speed_add(&f->host[rank].iterates, compute + rest);
 }
 
+void echi_follow_stretch(struct echi_follow *f, int rank, double stretch) {
+    f->host[rank].stretches += stretch / ECHI_STRETCH_STEPS;
+    if (++f->host[rank].steps < ECHI_STRETCH_STEPS) return;
+    echi_speed_add(&f->host[rank].stretch, f->host[rank].stretches);
+    f->host[rank].stretches = 0;
+    f->host[rank].steps = 0;
+    if (f->host[rank].first == 0 && echi_speed_known(&f->host[rank].stretch)) f->host[rank].first = f->host[rank].stretch.average;
+}
+
+double echi_follow_slower(const struct echi_follow *f, int rank) {
+    return f->host[rank].first > 0 ? f->host[rank].stretch.average / f->host[rank].first : 1;
+}
+
 struct echi_link echi_follow_link(const struct echi_follow *f, const struct echi_times times[ECHI_WORLD_MAX], int rank) {
     const struct echi_rate out = echi_seen_rate(&f->host[rank].out), in = echi_seen_rate(&f->host[rank].in);
     return (struct echi_link){out.rate > 0 ? out : times[rank].link.out, in.rate > 0 ? in : times[rank].link.in};
@@ -39,7 +52,7 @@ static struct echi_pace pace_of(const struct echi_follow *f, bool seen, const st
         if (plan->group_of[r] != group || plan->lost[r]) continue;
         const struct echi_speed *computes = &f->host[r].computes, *iterates = &f->host[r].iterates;
         const double link = seen ? link_of(f, plan, times, r) : echi_link_slower(&times[r].link);
-        const double planned = plan->separated ? echi_times_trunk(&times[r], size[r]) : echi_times_whole(&times[r], size[r]);
+        const double planned = echi_times_step(&times[r], plan->separated, size[r]);
         p.seconds += seen && echi_speed_known(computes) ? computes->average * 1e-9 : planned;
         if (seen && echi_speed_known(iterates)) {
             p.iteration += iterates->average * 1e-9;

@@ -163,6 +163,30 @@ static double in_round(const void *self, int i, uint32_t n) {
     return echi_times_whole(&t, n);
 }
 
+/* The same of those whose leases have a largest size: a share that is larger takes too long, the longer the slower. */
+#define TOO_LONG 1e6
+static double in_room(const void *self, int i, uint32_t n) {
+    const struct sharers *s = self;
+    return in_round(self, i, n) + (n > echi_plan_room(s->plan, s->rank[i]) ? TOO_LONG : 0);
+}
+
+void echi_shares_of_round(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], uint32_t out_n[ECHI_WORLD_MAX]) {
+    uint32_t n[ECHI_WORLD_MAX];
+    int rank[ECHI_WORLD_MAX], workers = 0, most = 0;
+    for (int r = 0; r < plan->world; r++)
+        if (plan->group_of[r] != ECHI_NONE) rank[workers++] = r;
+    memset(out_n, 0, plan->world * sizeof *out_n);
+    if (workers == 0) return;
+    shares_by_speed(in_room, &(struct sharers){times, plan, rank, plan->shards, workers}, workers, plan->round, n);
+    for (int i = 1; i < workers; i++)
+        if (n[i] > n[most]) most = i;
+    for (int i = 0; i < workers; i++) {   /* no worker loses its part in rounds */
+        n[most] -= n[i] == 0;
+        n[i] += n[i] == 0;
+    }
+    for (int i = 0; i < workers; i++) out_n[rank[i]] = n[i];
+}
+
 /* The shares nearest to n[0..world) that are whole reduction blocks: what is cut off goes where most was. */
 static void whole_blocks(uint32_t *n, int world) {
     uint32_t rest[ECHI_WORLD_MAX], cut_off = 0;

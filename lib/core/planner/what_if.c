@@ -83,7 +83,7 @@ static double takes(const struct question *q, enum echi_what what, int rank) {
     const bool serves = owns(plan, rank) || (plan->separated && plan->head == rank);
     const double rate = echi_link_slower(&t->link);
     if (what == ECHI_WHAT_STEPS)
-        return plan->n[rank] == 0 ? 0 : plan->separated ? echi_times_trunk(t, plan->n[rank]) : echi_times_whole(t, plan->n[rank]);
+        return plan->n[rank] == 0 ? 0 : echi_times_step(t, plan->separated, plan->n[rank]);
     if (what == ECHI_WHAT_LINKS) return rate > 0 ? (serves ? plan->world : 1) / rate : 0;
     return what == ECHI_WHAT_OWNERS && owns(plan, rank) ? t->exchange + t->update : 0;
 }

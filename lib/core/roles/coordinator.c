@@ -198,6 +198,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     note_iteration(c, &m->lease, e->now);
     echi_moves_watch(c, m, e->now);
     echi_rates_follow(c, e->now);
+    echi_shares_follow(c, e->now);
     c->loss_sum += m->loss;
     if (c->policy->rounds) {   /* whoever did which part */
         c->round_loss += m->loss;

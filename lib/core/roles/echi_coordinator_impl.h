@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the coordinator share: coordinator.c (plan, first weights, what is next, messages), coordinator_eval.c
- * (evaluations), coordinator_moves.c (moves of workers), coordinator_rates.c (links and ratios while a run goes), coordinator_losses.c
- * (lost nodes), coordinator_peers.c (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints),
+ * (evaluations), coordinator_moves.c (moves of workers), coordinator_rates.c (links and ratios while a run goes), coordinator_shares.c
+ * (shares of rounds), coordinator_losses.c (lost nodes), coordinator_peers.c (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints),
  * rescue.c (the newest weights of a run that cannot go on) and takeover.c (shards of lost owners). */
 #ifndef ECHI_COORDINATOR_IMPL_H
 #define ECHI_COORDINATOR_IMPL_H
@@ -70,6 +70,11 @@ void echi_eval_lost(struct echi_coordinator *c, int rank, int64_t now, struct ec
 void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m, int64_t now);
 /* Does the change that is due, if it can be now. True when all nodes are being told. */
 bool echi_moves_change(struct echi_coordinator *c, struct echi_actions *out);
+
+/* ---- coordinator_shares.c ---- */
+
+/* Gives rounds other shares when that is due: those that are dealt from now on have them. */
+void echi_shares_follow(struct echi_coordinator *c, int64_t now);
 
 /* ---- coordinator_losses.c ---- */
 

@@ -11,6 +11,7 @@
 #include "echi_ranks.h"
 #include "echi_reach.h"
 #include "echi_regroup.h"
+#include "echi_replan.h"
 #include "echi_staleness.h"
 #include "echi_sync.h"
 
@@ -436,6 +437,11 @@ struct echi_coordinator {
     /* regrouping */
     struct echi_change change, told;              /* that is due; the last that was made. The driver reads `told` and the next two */
     uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */
+    struct {                                      /* coordinator_shares.c */
+        int64_t checked; uint64_t round; struct echi_lasting lasting;
+        uint64_t changes; double gain;            /* of shares; predicted of the last. The driver reads these and the next */
+        int slowest; double slower;               /* whose speed had changed the most, and how many times as long its steps take */
+    } shares;
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     bool final;                                   /* `whole` has the weights that the run ends with; the driver reads both */
@@ -458,7 +464,8 @@ struct echi_coordinator {
     int64_t in_at[ECHI_WORLD_MAX];                /* the training clock when this worker's last push was in; -1: none was */
     struct echi_times times[ECHI_WORLD_MAX];
     uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
-    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
+    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases: where no round is waited for at most the plan's; under BSP
+                                                     its share of a whole round, once shares have changed */
     uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
     bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
     uint8_t quiet[ECHI_WORLD_MAX];                /* ticks for which it has owed an answer and shown no progress */
@@ -508,6 +515,9 @@ bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, in
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
  * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
+/* Whole rounds that are dealt from now on have these shares. False, and nothing is done, where that cannot be: not under BSP, they are no whole
+ * round, a worker of the plan (lost or not) has none or more than its leases may have, or another node has one. */
+bool echi_coordinator_share(struct echi_coordinator *c, const uint32_t share[ECHI_WORLD_MAX]);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
 /* Does an evaluation read the weights of rank 0's worker, which has all of a round once one is in? Else copies of them come. */

@@ -138,7 +138,9 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
     const struct echi_plan *p = &c->plan;
     const uint32_t unit = p->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     uint32_t n[ECHI_WORLD_MAX], part[ECHI_WORLD_MAX], left = size;
-    echi_plan_deal(p, size, n);
+    /* Whoever has a share of an epoch's short round is what all nodes take from the plan (worker_ring.c). */
+    if (c->shares.changes && size == p->round) echi_plan_deal_by(p, c->size, size, n);
+    else echi_plan_deal(p, size, n);
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].epoch = c->epoch;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].start = c->start;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].size = size;

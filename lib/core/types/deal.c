@@ -41,12 +41,12 @@ static void give_rest(const uint64_t *rest, int world, uint32_t units, uint64_t 
 }
 
 /* In units of one sample, or one reduction block. */
-static void deal_units(const struct echi_plan *plan, uint32_t units, uint32_t *n) {
+static void deal_units(const struct echi_plan *plan, const uint32_t *shares, uint32_t units, uint32_t *n) {
     uint64_t rest[ECHI_WORLD_MAX], all = 0;
     uint32_t dealt = 0;
-    for (int r = 0; r < plan->world; r++) all += works(plan, r) ? echi_plan_share(plan, r) : 0;
+    for (int r = 0; r < plan->world; r++) all += works(plan, r) ? shares[r] : 0;
     for (int r = 0; r < plan->world; r++) {
-        const uint64_t share = works(plan, r) ? (uint64_t)echi_plan_share(plan, r) * units : 0;
+        const uint64_t share = works(plan, r) ? (uint64_t)shares[r] * units : 0;
         n[r] = (uint32_t)(share / all);
         rest[r] = share % all;
         dealt += n[r];
@@ -71,9 +71,15 @@ static void give_heirs(const struct echi_plan *plan, uint32_t *n) {
 }
 
 void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]) {
+    uint32_t share[ECHI_WORLD_MAX];
+    for (int r = 0; r < plan->world; r++) share[r] = echi_plan_share(plan, r);
+    echi_plan_deal_by(plan, share, size, out_n);
+}
+
+void echi_plan_deal_by(const struct echi_plan *plan, const uint32_t share[ECHI_WORLD_MAX], uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]) {
     const uint32_t unit = plan->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     uint32_t left = size;
-    deal_units(plan, (size + unit - 1) / unit, out_n);
+    deal_units(plan, share, (size + unit - 1) / unit, out_n);
     if (echi_plan_begins_anew(plan)) give_heirs(plan, out_n);
     for (int r = 0; r < plan->world; r++) {
         out_n[r] = out_n[r] * unit < left ? out_n[r] * unit : left;

@@ -119,8 +119,10 @@ int echi_plan_known(const struct echi_plan *plan, int owner, int rank);
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_round(const struct echi_plan *plan);
 uint32_t echi_plan_round_most(const struct echi_plan *plan);
+/* May shares of a round change while the run goes? Under BSP of several workers; with `deterministic` they are part of the plan's arithmetic. */
+bool echi_plan_shares_follow(const struct echi_plan *plan);
 /* Samples of one lease that a worker may get: with rounds more than its share where that is small, since it takes the shares of those
- * who are lost, and what is larger than the room is leased in parts. */
+ * who are lost, and half more than its share where shares follow speeds. What is larger than the room is leased in parts. */
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 /* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
@@ -144,6 +146,8 @@ bool echi_plan_sums_in_push(const struct echi_plan *plan);
  * an epoch ends with fewer samples or workers are lost (largest remainder first); whole reduction blocks with `deterministic`, of which
  * the last may be short. */
 void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]);
+/* The same by other shares than the plan's, of which some living worker has one. */
+void echi_plan_deal_by(const struct echi_plan *plan, const uint32_t share[ECHI_WORLD_MAX], uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 

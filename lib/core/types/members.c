@@ -183,9 +183,14 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
     return policy_of(plan)->local ? plan->n[rank] : echi_plan_room(plan, rank);
 }
 
+bool echi_plan_shares_follow(const struct echi_plan *plan) {
+    return policy_of(plan)->rounds && !policy_of(plan)->local && !plan->deterministic && echi_plan_several_train(plan);
+}
+
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
     const uint32_t share = echi_plan_share(plan, rank), unit = plan->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     if (share == 0 || plan->world == 1 || !policy_of(plan)->rounds) return share;
-    const uint32_t part = ((echi_plan_round_most(plan) + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
-    return share > part ? share : part;
+    const uint32_t round = echi_plan_round_most(plan), part = ((round + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
+    const uint32_t most = echi_plan_shares_follow(plan) ? share + (share + 1) / 2 : share;
+    return most < part ? part : most < round ? most : round;
 }

@@ -220,3 +220,6 @@ static double interpolate(const struct echi_times *t, const double *y, uint32_t 
 double echi_times_trunk(const struct echi_times *t, uint32_t n) { return interpolate(t, t->trunk, n); }
 double echi_times_head(const struct echi_times *t, uint32_t n) { return interpolate(t, t->head, n); }
 double echi_times_whole(const struct echi_times *t, uint32_t n) { return echi_times_trunk(t, n) + echi_times_head(t, n); }
+double echi_times_step(const struct echi_times *t, bool separated, uint32_t n) {
+    return separated ? echi_times_trunk(t, n) : echi_times_whole(t, n);
+}

@@ -175,7 +175,7 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->n_lost = c->n_lost;
     for (int i = 0; i < c->n_lost; i++) r->lost[i] = c->lost_rank[i];
     r->regroups = c->moves;
-    r->resizes = c->sizes;
+    r->resizes = c->sizes + c->shares.changes;
     for (int i = 0; plan && i < plan->world; i++) r->batch[i] = (int)c->size[i];
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
