@@ -218,8 +218,9 @@ struct ech_config {
     int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who
-                                     falls behind gets a group of its own until it keeps up again; and with topk ratios follow links
-                                     and steps, as they are measured while the run goes; "off" */
+                                     falls behind gets a group of its own until it keeps up again; under bsp with shares "speed" rounds
+                                     get other shares; with topk ratios follow links and steps, as they are measured while the run
+                                     goes; a plan that has become clearly better is named in the log. "off" */
     /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without. "adam", "adamw": PyTorch's Adam (weight_decay is L2, added
      * to the gradient) and AdamW (it decays the weights themselves); they have no momentum, and lr is 0.001 if not given. */
     char optimizer[16];
@@ -383,8 +384,8 @@ struct ech_report {
     double iteration_seconds[ECH_GROUPS_MAX];
     double net_negative_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its
                                              batch is 0 */
-    /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
-     * batch above are those at the end. */
+    /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step, under bsp of all
+     * shares of a round. group_of and batch above are those at the end. */
     uint64_t regroups, resizes;
     int n_shards, shard_owner[ECH_SHARDS_MAX];   /* ranks that own the parameters together, owner_of[0] first; 0: owner_of has all */
     /* The same as link_out and link_in, of late, by what went over the links while the run went: `rate` is at most what they carry, since
@@ -394,6 +395,9 @@ struct ech_report {
      * because links or steps had, when for the last time (as `seconds`; negative: never), and why. */
     double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
     uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
+    /* How often another plan became clearly better (by a tenth, and lasting) that roles cannot change to while a run goes; the last, and why,
+     * as a sentence ("": none). */
+    uint64_t better_plans; char better_plan[240];
     double predicted_over_measured;       /* images a second; negative: nothing was predicted, or nothing trained */
     /* What each node's link carries while the plan trains, as predicted; 0 of one node, of more than 256, after a loss. */
     struct ech_link_use predicted_link[ECH_WORLD_MAX];

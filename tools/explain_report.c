@@ -77,6 +77,7 @@ static void print_reasons(FILE *to, const struct ech_report *r) {
     links_reason(&reasons, r);
     uncertain_reason(&reasons, r);
     if (r->regroups + r->resizes > 0) reason(&reasons, "nodes became faster or slower for good: see regrouping");
+    if (r->better_plans > 0) reason(&reasons, "machines had changed so that another plan would have been better: see better plan");
     if (r->ratio_changes > 0) reason(&reasons, "parts of gradients that are sent were changed: see ratios");
     if (reasons.count > 0) return;
     reason(&reasons, "nothing that a report tells: steps may have become slower or faster since they were measured at the start;");

@@ -318,6 +318,8 @@ void events_print(FILE *to, const struct ech_report *r) {
     if (r->regroups + r->resizes > 0)
         fprintf(to, "  regrouping       %llu moves of workers to other groups, %llu changes of step sizes\n",
                 (unsigned long long)r->regroups, (unsigned long long)r->resizes);
+    if (r->better_plans > 0)
+        fprintf(to, "  better plan      %s; a new start, such as from a checkpoint with --resume, would have it\n", r->better_plan);
     if (r->leases_dropped > 0)
         fprintf(to, "  dropped          %llu gradients of %llu samples were too old; the samples were issued again\n",
                 (unsigned long long)r->leases_dropped, (unsigned long long)r->samples_dropped);

@@ -158,6 +158,31 @@ static void tell_ratios(const struct ech_config *config, const struct echi_coord
                     "%s: pushes of each group are now %s of a gradient from the sixth epoch on (before)", reason, list);
 }
 
+void echi_outlook_reason(const struct echi_coordinator *coordinator, char *buf, size_t cap) {
+    const struct echi_outlook *o = &coordinator->outlook;
+    struct echi_print l = {buf, cap, 0};
+    char name[64];
+    buf[0] = 0;
+    if (o->count == 0) return;
+    if (o->named.was > 0)
+        echi_print(&l, "the link of rank %d carries %.3g Mb/s, before %.3g", o->named.cause, o->named.is * 8e-6, o->named.was * 8e-6);
+    else echi_print(&l, "rank %d computes %.2g times as long as at the start", o->named.cause, o->named.slower);
+    name_of(&o->named.there, name, sizeof name);
+    echi_print(&l, ": %s with %d of %d ranks that train, parameters on ", name, o->named.workers, coordinator->plan.world);
+    if (o->named.shards) echi_print(&l, "%d of them", o->named.shards);
+    else echi_print(&l, "rank %d%s", o->named.owner, o->named.there.groups > 1 ? " and others" : "");
+    echi_print(&l, ", is predicted to make %.0f images/s, and this plan %.0f", o->named.there.goodput, o->named.here.goodput);
+}
+
+void echi_outlook_log(const struct ech_config *config, const struct echi_coordinator *coordinator, struct echi_changes_told *told) {
+    char reason[240];
+    if (coordinator->outlook.count == told->plans) return;
+    told->plans = coordinator->outlook.count;
+    if (!config->on_log) return;
+    echi_outlook_reason(coordinator, reason, sizeof reason);
+    echi_config_log(config, ECH_LOG_WARN, "plan: %s; roles cannot change that while a run goes: to have it, go on from a checkpoint with --resume", reason);
+}
+
 static void tell_shares_now(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     char list[300];
     struct echi_print l = {list, sizeof list, 0};

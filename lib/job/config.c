@@ -73,8 +73,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL,                                                 \
       "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")                                  \
     X(regroup, "regroup", "WHEN", "auto", TEXT, 0, 0, no_word, regroup_fits,                                                  \
-      "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp), and parts of gradients "  \
-      "follow links and steps (topk); off: never")                                                                            \
+      "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp) or another share of "  \
+      "rounds (bsp, --shares speed), parts of gradients follow links and steps (topk), and a plan that has become clearly "   \
+      "better is named in the log; off: never")                                                                               \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
       "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \

@@ -122,6 +122,8 @@ const struct echi_report_key echi_report_keys[] = {
     WHOLE(ratio_changes),
     OPTIONAL(ratio_seconds),
     TEXT(ratio_reason),
+    WHOLE(better_plans),
+    TEXT(better_plan),
     OPTIONAL(predicted_over_measured),
     OBJECTS("predicted_link", WORLD, ech_link_use, predicted_link, use),
     OBJECTS("candidates", CANDIDATES, ech_candidate, candidate, candidate),

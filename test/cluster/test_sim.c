@@ -768,6 +768,68 @@ static void what_lasts_regroups_and_what_passes_does_not(void **state) {
     assert_true(a.report.group_of[1] == a.report.group_of[0]);
 }
 
+/* Four alike in step, by rounds of 256 samples. From ten seconds after the beginning on rank 2 takes twice as long, for so many seconds. */
+static void one_of_a_round_is_slow(double seconds, const char *exchange, const char *regroup) {
+    prepare_alike(regroup);
+    set(&a.config, "sync", "bsp");
+    set(&a.config, "groups", "auto");
+    set(&a.config, "samples-per-step", "auto");
+    set(&a.config, "batch", "256");
+    set(&a.config, "shards", "4");
+    set(&a.config, "exchange", exchange);
+    set(&a.config, "epochs", "4000");
+    a.host[2].n_slow = seconds > 0;
+    a.host[2].slow[0] = (struct echi_spell){10, 10 + seconds, 2};
+    for (int h = 0; h < 4; h++) {
+        a.host[h].stutter = seconds > 0 ? 0 : 0.02;
+        a.host[h].stutter_factor = 5;
+    }
+    simulate_well(&a);
+    assert_int_equal(a.report.samples, 4000 * TRAIN);
+}
+
+/* Its share becomes smaller, and what it was when it has recovered; chance changes nothing. */
+static void rounds_follow_a_straggler(void **state) {
+    (void)state;
+    static const char *const exchange[] = {"server", "ring"};
+    for (int i = 0; i < 2; i++) {
+        one_of_a_round_is_slow(0, exchange[i], "auto");
+        assert_int_equal(a.report.resizes, 0);
+        one_of_a_round_is_slow(INFINITY, exchange[i], "off");
+        const double held = a.report.seconds;
+        one_of_a_round_is_slow(INFINITY, exchange[i], "auto");
+        assert_in_range(a.report.resizes, 1, 2);   /* the second where the first came before its speed had settled */
+        assert_non_null(strstr(a.log, "rank 2 computes "));
+        assert_true(a.report.batch[2] > 16 && a.report.batch[2] < 48 && a.report.batch[0] > 64);
+        if (a.report.seconds > 0.8 * held) fail_msg("%g s, with the plan's shares %g", a.report.seconds, held);
+        one_of_a_round_is_slow(60, exchange[i], "auto");
+        assert_in_range(a.report.resizes, 2, 4);
+        for (int r = 0; r < 4; r++) assert_in_range(a.report.batch[r], 58, 70);
+    }
+}
+
+/* A link that carries a fiftieth is worth a plan without its node, which roles cannot make of the one that goes: it is named, once. */
+static void a_better_plan_is_named(void **state) {
+    (void)state;
+    for (int thin = 0; thin < 2; thin++) {
+        prepare_alike("auto");
+        set(&a.config, "sync", "bsp");
+        set(&a.config, "groups", "auto");
+        set(&a.config, "samples-per-step", "auto");
+        set(&a.config, "batch", "64");
+        set(&a.config, "epochs", "1000");
+        for (int h = 0; h < 4; h++) a.host[h].rate = 1e6;
+        a.host[3].n_thin = thin;
+        a.host[3].thin[0] = (struct echi_spell){10, INFINITY, 50};
+        simulate_well(&a);
+        assert_int_equal(a.report.better_plans, thin);
+        if (!thin) continue;
+        const char *named = strstr(a.log, "plan: the link of rank 3 carries ");
+        assert_true(named && !strstr(named + 1, "plan: the link") && strstr(named, " of 4 ranks that train, "));
+        assert_int_equal(strncmp(a.report.better_plan, named + strlen("plan: "), strlen(a.report.better_plan)), 0);
+    }
+}
+
 /* Four alike in one group, with links of 8 Mb/s. From ten seconds after the beginning on rank 2's carries a twentieth, for so many
  * seconds. */
 static void one_is_thin(double seconds, const char *regroup) {
@@ -1087,6 +1149,7 @@ int main(void) {
         cmocka_unit_test(drawn_clusters_end),
         cmocka_unit_test(a_late_one_has_a_group_of_its_own),
         cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not),
+        cmocka_unit_test(rounds_follow_a_straggler), cmocka_unit_test(a_better_plan_is_named),
         cmocka_unit_test(a_thin_link_is_known_to_moves), cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),

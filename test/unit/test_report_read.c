@@ -62,6 +62,7 @@ static struct ech_report *random_report(void) {
     text(r->version, sizeof r->version);
     text(r->codec, sizeof r->codec);
     text(r->ratio_reason, sizeof r->ratio_reason);
+    text(r->better_plan, sizeof r->better_plan);
     r->world = below(8) ? 1 + below(20) : ECH_WORLD_MAX;
     r->separate = below(2);
     r->n_groups = below(ECH_GROUPS_MAX + 1);
@@ -102,7 +103,7 @@ static struct ech_report *random_report(void) {
     }
     uint64_t *wholes[] = {&r->steps, &r->samples, &r->seed, &r->resumed_samples, &r->leases_again, &r->samples_again, &r->head_repeats,
                           &r->residuals_lost, &r->momentum_lost, &r->leases_dropped, &r->samples_dropped, &r->regroups, &r->resizes,
-                          &r->ratio_changes};
+                          &r->ratio_changes, &r->better_plans};
     double *amounts[] = {&r->epochs, &r->seconds, &r->images_per_second, &r->measuring_seconds, &r->startup_seconds, &r->staleness_max,
                          &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio, &r->target_accuracy};
     double *optionals[] = {&r->test_accuracy, &r->best_accuracy, &r->target_seconds, &r->target_epochs, &r->predicted_images_per_second,

@@ -57,6 +57,7 @@ struct echi_choice_work {
     double rate[ECHI_WORLD_MAX];
     struct echi_merge_piece piece[ECHI_PARTS_MAX];   /* of a table of parts */
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
+    struct echi_times now[ECHI_WORLD_MAX];       /* of machines as they are seen (echi_replan.h), for who chooses while a run goes */
 };
 
 /* Makes the plan that the plan request asks for: the best by goodput of all candidates where request->choose says so, else that policy,

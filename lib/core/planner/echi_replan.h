@@ -7,6 +7,8 @@
 
 #define ECHI_REPLAN_GAIN 0.1                       /* another plan is clearly better with so many more samples a second, relative */
 #define ECHI_REPLAN_CHECKS 3                       /* in a row that must find it better */
+#define ECHI_SHARES_ROUNDS 64                      /* between two checks of shares, at least: the average must have time to be another. With a
+                                                      quarter as many, stutters of a fiftieth of the steps changed shares once in 50,000 rounds */
 
 /* Has something lasted? Answered once; a further answer takes ever longer, so that nothing goes to and fro. */
 struct echi_lasting { int64_t since, not_before; double at; uint8_t checks, answers; };

@@ -49,7 +49,9 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
         c->paused[r] = 0;
         c->asked[r] = 0;
         c->stopped[r].members = c->stopped_owner[r].members = 0;
+        c->outlook.seen[r] = (struct echi_machine_seen){1, 0, 0};
     }
+    memset(&c->outlook, 0, offsetof(struct echi_outlook, seen));
     echi_regroup_init(&c->regroup, request->world, request->regroup_after);
     echi_follow_init(&c->follow, request->world);
     echi_ledger_begin(c);

@@ -4,10 +4,9 @@
 #include "echi_coordinator_impl.h"
 
 #define CHECKS 6    /* while a change lasts for as long as it must, at most */
-#define ROUNDS 16   /* between two checks, at least: what steps take of late is an average of more */
 
 /* Not where the user, or a plan from a file, said what each computes. Behind a loss no plan is predicted. */
-static bool may_follow(const struct echi_coordinator *c) {
+bool echi_shares_may_follow(const struct echi_coordinator *c) {
     return c->request.regroup_after > 0 && c->request.shares == ECHI_SHARES_SPEED && !c->plan_given && c->phase == ECHI_RUN_TRAINS &&
            c->n_lost == 0 && echi_plan_shares_follow(plan_of(c));
 }
@@ -43,7 +42,7 @@ static double predicted(struct echi_coordinator *c, const uint32_t *share) {
     struct echi_prediction p;
     c->work.tried = *plan_of(c);
     memcpy(c->work.tried.n, share, (size_t)plan_of(c)->world * sizeof *share);
-    echi_predict(&c->work.tried, c->work.times, &c->request.load, 0, &c->work.predict, &p);
+    echi_predict(&c->work.tried, c->work.now, &c->request.load, 0, &c->work.predict, &p);
     return p.rate;
 }
 
@@ -51,11 +50,11 @@ void echi_shares_follow(struct echi_coordinator *c, int64_t now) {
     const int64_t after = c->request.regroup_after;
     uint32_t share[ECHI_WORLD_MAX];
     double longest = 0;
-    if (!may_follow(c) || now - c->shares.checked < after / CHECKS || c->applied_rounds - c->shares.round < ROUNDS) return;
+    if (!echi_shares_may_follow(c) || now - c->shares.checked < after / CHECKS || c->applied_rounds - c->shares.round < ECHI_SHARES_ROUNDS) return;
     c->shares.checked = now;
     c->shares.round = c->applied_rounds;
-    echi_machines_seen(&c->follow, plan_of(c), c->times, now, c->work.times);
-    const bool better = echi_shares_now(&c->follow, plan_of(c), c->work.times, c->times, c->size, share, &longest);
+    echi_machines_seen(&c->follow, plan_of(c), c->times, now, c->work.now);
+    const bool better = echi_shares_now(&c->follow, plan_of(c), c->work.now, c->times, c->size, share, &longest);
     if (!echi_lasting_check(&c->shares.lasting, better, longest, after, now)) return;
     /* Where rounds wait for links, shorter steps are no gain. */
     const double gain = predicted(c, share) / predicted(c, c->size) - 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the coordinator share: coordinator.c (plan, first weights, what is next, messages), coordinator_eval.c
  * (evaluations), coordinator_moves.c (moves of workers), coordinator_rates.c (links and ratios while a run goes), coordinator_shares.c
- * (shares of rounds), coordinator_losses.c (lost nodes), coordinator_peers.c (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints),
- * rescue.c (the newest weights of a run that cannot go on) and takeover.c (shards of lost owners). */
+ * (shares of rounds), coordinator_outlook.c (is another plan better by now), coordinator_losses.c (lost nodes), coordinator_peers.c
+ * (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints), rescue.c (the newest weights of a
+ * run that cannot go on) and takeover.c (shards of lost owners). */
 #ifndef ECHI_COORDINATOR_IMPL_H
 #define ECHI_COORDINATOR_IMPL_H
 #include "echi_roles.h"
@@ -75,6 +76,7 @@ bool echi_moves_change(struct echi_coordinator *c, struct echi_actions *out);
 
 /* Gives rounds other shares when that is due: those that are dealt from now on have them. */
 void echi_shares_follow(struct echi_coordinator *c, int64_t now);
+bool echi_shares_may_follow(const struct echi_coordinator *c);
 
 /* ---- coordinator_losses.c ---- */
 

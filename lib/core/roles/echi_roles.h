@@ -494,7 +494,25 @@ struct echi_coordinator {
     struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
     struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];
-    struct echi_choice_work work;                 /* of the plan's choice, and of each regrouping */
+    struct echi_choice_work work;                 /* of the plan's choice, of each regrouping, and of an outlook */
+    /* coordinator_outlook.c. Nothing that the role does follows from it; the driver asks for it and reads it. */
+    struct echi_outlook {
+        int64_t next_at; struct echi_lasting lasting;
+        bool better, told;                        /* as the last choice found; and that was named, and still lasts */
+        uint8_t idle;                             /* choices in a row that found nothing better */
+        uint64_t changes;                         /* that roles had made when it was made */
+        struct echi_candidate here, there;        /* what is predicted of the plan that goes, and of `plan` */
+        struct echi_choice choice;
+        uint64_t count;                           /* so many were named; the last of them: */
+        struct {
+            struct echi_candidate here, there;
+            int workers, shards, owner;           /* of that plan: who train; owners of shards, or 0 and the first owner */
+            int cause; double slower, was, is;    /* the rank that has changed the most: its steps, so many times as long as at the start,
+                                                     or (was > 0) its link, bytes a second */
+        } named;
+        struct echi_machine_seen { double slower, out, in; } seen[ECHI_WORLD_MAX];   /* when the last choice was made */
+        struct echi_plan plan;
+    } outlook;
 };
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_plan_request *request,
                            const struct echi_goal *goal, bool plan_given);
@@ -512,6 +530,11 @@ int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_timeline *l
 bool echi_coordinator_line(struct echi_coordinator *c, struct echi_timeline *line);
 /* echi_link_sweep of it, likewise; of two nodes or more. */
 bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, int count, double *out_rate);
+/* For a driver, behind any event of a run that trains: compares the plan with what would be planned for the machines as they are seen, now and
+ * then. `took`: ns that the last call took, of which there is one in 200 at most. True when it has done so, which may take as long as a
+ * choice. Nothing of a run whose plan was given, that does not regroup, after a loss, and of more nodes than those. */
+bool echi_coordinator_outlook(struct echi_coordinator *c, int64_t now);
+void echi_coordinator_outlook_took(struct echi_coordinator *c, int64_t now, int64_t took);
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
  * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);

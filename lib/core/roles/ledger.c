@@ -132,15 +132,26 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     }
 }
 
+/* By the shares that hold. Who has a part of a round all nodes take from the plan (worker_ring.c), so where others would have one of an epoch's
+ * short round that is dealt as planned. */
+static void deal(const struct echi_coordinator *c, uint32_t size, uint32_t *n) {
+    uint32_t now[ECHI_WORLD_MAX];
+    const int world = c->plan.world;
+    echi_plan_deal(&c->plan, size, n);
+    if (c->shares.changes == 0) return;
+    echi_plan_deal_by(&c->plan, c->size, size, now);
+    for (int r = 0; r < world; r++)
+        if ((n[r] > 0) != (now[r] > 0)) return;
+    memcpy(n, now, (size_t)world * sizeof *n);
+}
+
 /* One round. A share that is larger than its worker has room for goes in parts: first a part of each share, which are computed together,
  * then another of each that is larger. The reduction block that an epoch's end cuts short is dealt last: it is at the round's end. */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     const uint32_t unit = p->deterministic ? ECHI_REDUCTION_BLOCK : 1;
     uint32_t n[ECHI_WORLD_MAX], part[ECHI_WORLD_MAX], left = size;
-    /* Whoever has a share of an epoch's short round is what all nodes take from the plan (worker_ring.c). */
-    if (c->shares.changes && size == p->round) echi_plan_deal_by(p, c->size, size, n);
-    else echi_plan_deal(p, size, n);
+    deal(c, size, n);
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].epoch = c->epoch;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].start = c->start;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].size = size;

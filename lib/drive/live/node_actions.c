@@ -49,6 +49,14 @@ static bool is_first_takeover(const struct echi_event *e) {
 static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list);
 static void tell_wrong(struct echi_node *n);
 
+/* The I/O thread itself asks, behind all that an event asked for; it shows meanwhile that it is there (work.between). */
+static void look_out(struct echi_node *n, int64_t before) {
+    if (!echi_coordinator_outlook(n->role.coordinator, before)) return;
+    const int64_t now = echi_node_now(n);
+    echi_coordinator_outlook_took(n->role.coordinator, now, now - before);
+    echi_outlook_log(n->c->config, n->role.coordinator, &n->changes_told);
+}
+
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {n->action, 0, ECHI_ACTIONS_MAX, false};
     const uint64_t shards = is_first_takeover(e) ? echi_plan_shards_of(&n->setup.plan, n->rank) : 0;
@@ -63,6 +71,7 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     }
     perform(n, e, &list);
     tell_wrong(n);
+    if (role == ECHI_ROLE_COORDINATOR && !n->over) look_out(n, e->now);
     struct echi_lease next;
     if (role == ECHI_ROLE_WORKER && echi_worker_next(n->role.worker, &next)) echi_exec_expect(n->exec, &next);
 }

@@ -177,6 +177,8 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->regroups = c->moves;
     r->resizes = c->sizes + c->shares.changes;
     for (int i = 0; plan && i < plan->world; i++) r->batch[i] = (int)c->size[i];
+    r->better_plans = c->outlook.count;
+    echi_outlook_reason(c, r->better_plan, sizeof r->better_plan);
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->residuals_lost = plan && plan->codec != ECHI_CODEC_DENSE ? lost_workers(c, plan) : 0;

@@ -184,6 +184,8 @@ void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct ec
         if (list.list[i].type == ECHI_ACTION_FAULT) refused = &list.list[i];
     }
     if (refused && !s->over) refuse(s, rank, e, refused);
+    if (role == ECHI_ROLE_COORDINATOR && !s->over && echi_coordinator_outlook(s->coordinator, e->now))
+        echi_outlook_log(s->config, s->coordinator, &s->changes_told);
     if (n->measures && !s->over) echi_sim_measured(s, rank);
     if (n->makes && !s->over) echi_sim_make_slots(s, rank);
 }
