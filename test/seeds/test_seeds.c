@@ -34,12 +34,13 @@ static void draw_rates(struct sim *s) {
     r->stops = below(s, 8) == 0;
 }
 
-/* Workers of half of the runs with groups join other groups, and under BSP rounds get other shares, at any events of either phase. With numbers of its own: the rest of a seed
- * is what it is without. */
+/* Workers of half of the runs with groups join other groups, and in an eighth of those under BSP rounds get other shares, at any events of
+ * either phase. With numbers of its own: the rest of a seed is what it is without. */
 static void draw_moves(struct sim *s) {
     struct echi_random drawn;
     echi_random_init(&drawn, s->seed, ECHI_STREAM_TEST, 3);
     if (echi_random_below(&drawn, 2)) return;
+    s->shares_change = s->seed / 4 % 4 == 1;
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
@@ -137,7 +138,7 @@ static void check_end(struct sim *s) {
     counts.repeats += s->repeats;
     counts.dropped += s->dropped;
     counts.keeps += (uint64_t)s->keeps;
-    if (echi_policy_of((enum echi_sync)s->plan.sync)->rounds) counts.shared += (uint64_t)s->moves;
+    if (s->plan.sync == ECHI_SYNC_BSP) counts.shared += (uint64_t)s->moves;
     else counts.moves += (uint64_t)s->moves;
     counts.handed_back += s->handed_back;
     counts.woke += s->woke;

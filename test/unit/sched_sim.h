@@ -236,6 +236,7 @@ struct sim {
     bool owner_killed;
     uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, or rounds get other shares, as soon as
                                                that can be; changes made */
+    bool shares_change;                     /* under BSP, where nobody can move */
     uint64_t handed_back;                   /* leases */
     uint32_t speed[NODES];                  /* of its tasks; 0: drawn */
     uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
@@ -1743,7 +1744,7 @@ static bool share_anew(struct sim *s) {
 
 static bool change_one(struct sim *s) {
     const struct echi_policy *policy = s->coordinator.policy;
-    return policy && policy->rounds ? share_anew(s) : move_one(s);
+    return s->shares_change && policy && policy->rounds ? share_anew(s) : move_one(s);
 }
 
 static inline void toy_layers(struct echi_layers *out) {

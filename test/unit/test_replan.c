@@ -68,7 +68,8 @@ static void begin(const double *ms) {
     echi_follow_init(&follow, WORLD);
     for (int r = 0; r < WORLD; r++) {
         plan.n[r] = share[r] = ROUND / WORLD;
-        times[r] = (struct echi_times){.count = 2, .n = {1, 64}, .trunk = {ms[r] * 1e-3, ms[r] * 64e-3}, .block = 1, .link = echi_link_of(1e6 * (r + 1))};
+        times[r] = (struct echi_times){.count = 2, .n = {1, 64}, .trunk = {ms[r] * 1e-3, ms[r] * 64e-3}, .block = 1,
+                                       .link = echi_link_of(1e6 * (r + 1))};
     }
 }
 

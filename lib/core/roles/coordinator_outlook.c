@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Is another plan clearly better by now? What roles cannot change while a run goes (who trains, who owns, which policy) is chosen anew for the
- * machines as they are seen, and compared by prediction (PROTOCOL.md, "Plans while a run goes"). Only a person can do something about it, so no
- * action follows, and a replay need not ask. */
+ * Is another plan clearly better by now? What roles cannot change while a run goes (who trains, who owns, which policy) is chosen anew for
+ * the machines as they are seen, and compared by prediction (PROTOCOL.md, "Plans while a run goes"). Only a person can do something about
+ * it, so no action follows, and a replay need not ask. */
 #include "echi_coordinator_impl.h"
 
 #define EVERY INT64_C(20000000000)   /* ns between two checks; another plan must have been better for three of them */

@@ -464,8 +464,8 @@ struct echi_coordinator {
     int64_t in_at[ECHI_WORLD_MAX];                /* the training clock when this worker's last push was in; -1: none was */
     struct echi_times times[ECHI_WORLD_MAX];
     uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
-    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases: where no round is waited for at most the plan's; under BSP
-                                                     its share of a whole round, once shares have changed */
+    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases, at most the plan's; under BSP its share of a round, once
+                                                     shares have changed */
     uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
     bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
     uint8_t quiet[ECHI_WORLD_MAX];                /* ticks for which it has owed an answer and shown no progress */
@@ -530,15 +530,15 @@ int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_timeline *l
 bool echi_coordinator_line(struct echi_coordinator *c, struct echi_timeline *line);
 /* echi_link_sweep of it, likewise; of two nodes or more. */
 bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, int count, double *out_rate);
-/* For a driver, behind any event of a run that trains: compares the plan with what would be planned for the machines as they are seen, now and
- * then. `took`: ns that the last call took, of which there is one in 200 at most. True when it has done so, which may take as long as a
- * choice. Nothing of a run whose plan was given, that does not regroup, after a loss, and of more nodes than those. */
+/* For a driver, behind any event of a run that trains: compares the plan, now and then, with one for the machines as they are seen. True
+ * when it has, which may take as long as a choice: the driver tells how many ns it took, and the next is 200 times as far off. Nothing of a
+ * run by a plan that was given, without --regroup, after a loss, and of more nodes than those. */
 bool echi_coordinator_outlook(struct echi_coordinator *c, int64_t now);
 void echi_coordinator_outlook_took(struct echi_coordinator *c, int64_t now, int64_t took);
 /* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
  * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
-/* Whole rounds that are dealt from now on have these shares. False, and nothing is done, where that cannot be: not under BSP, they are no whole
+/* Rounds that are dealt from now on have these shares. False, and nothing is done, where that cannot be: not under BSP, they are no whole
  * round, a worker of the plan (lost or not) has none or more than its leases may have, or another node has one. */
 bool echi_coordinator_share(struct echi_coordinator *c, const uint32_t share[ECHI_WORLD_MAX]);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
