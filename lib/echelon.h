@@ -395,8 +395,8 @@ struct ech_report {
      * because links or steps had, when for the last time (as `seconds`; negative: never), and why. */
     double ratio_planned[ECH_GROUPS_MAX], ratio[ECH_GROUPS_MAX];
     uint64_t ratio_changes; double ratio_seconds; char ratio_reason[120];
-    /* How often another plan became clearly better (by a tenth, and lasting) that roles cannot change to while a run goes; the last, and why,
-     * as a sentence ("": none). */
+    /* How often another plan became clearly better (by a tenth, and lasting) that roles cannot change to while a run goes; the last, and
+     * why, as a sentence ("": none). */
     uint64_t better_plans; char better_plan[240];
     double predicted_over_measured;       /* images a second; negative: nothing was predicted, or nothing trained */
     /* What each node's link carries while the plan trains, as predicted; 0 of one node, of more than 256, after a loss. */

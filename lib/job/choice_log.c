@@ -180,7 +180,8 @@ void echi_outlook_log(const struct ech_config *config, const struct echi_coordin
     told->plans = coordinator->outlook.count;
     if (!config->on_log) return;
     echi_outlook_reason(coordinator, reason, sizeof reason);
-    echi_config_log(config, ECH_LOG_WARN, "plan: %s; roles cannot change that while a run goes: to have it, go on from a checkpoint with --resume", reason);
+    echi_config_log(config, ECH_LOG_WARN,
+                    "plan: %s; roles cannot change that while a run goes: to have it, go on from a checkpoint with --resume", reason);
 }
 
 static void tell_shares_now(const struct ech_config *config, const struct echi_coordinator *coordinator) {
@@ -188,7 +189,8 @@ static void tell_shares_now(const struct ech_config *config, const struct echi_c
     struct echi_print l = {list, sizeof list, 0};
     for (int r = 0; r < coordinator->plan.world; r++) echi_print(&l, "%s%u", r ? "," : "", coordinator->size[r]);
     echi_config_log(config, ECH_LOG_INFO,
-                    "shares of a round are now %s: rank %d computes %.2g times as long as at the start; %.0f %% more images/s are predicted",
+                    "shares of a round are now %s: rank %d computes %.2g times as long as at the start; %.0f %% more images/s are "
+                    "predicted",
                     list, coordinator->shares.slowest, coordinator->shares.slower, 100 * coordinator->shares.gain);
 }
 

@@ -51,9 +51,9 @@ struct echi_follow {
 };
 void echi_follow_init(struct echi_follow *follow, int world);
 void echi_follow_step(struct echi_follow *follow, int rank, double compute, double rest);   /* ns */
-/* What a step of any size computes, over what one so large took when it was measured. And how many times as long as when the run began steps
- * of late take: what always stretches them, as an owner's other work does, is in both. 1 while that is not known. Of four times as many
- * steps as a speed (speed.c): of a stutter in fifty steps, five times as long, the average then has some hundredths. */
+/* What a step of any size computes, over what one so large took when it was measured. And how many times as long as when the run began
+ * steps of late take: what always stretches them, as an owner's other work does, is in both. 1 while that is not known. Of four times as
+ * many steps as a speed (speed.c): of stutters the average has some hundredths. */
 #define ECHI_STRETCH_STEPS 4
 void echi_follow_stretch(struct echi_follow *follow, int rank, double stretch);
 double echi_follow_slower(const struct echi_follow *follow, int rank);

@@ -113,8 +113,8 @@ void echi_cluster(const double *value, int count, int groups, int *out_group);
 int echi_cluster_auto(const double *value, int count, double ratio, int most, int *out_group);
 /* Shares n[i] (0 allowed) of `batch` samples that make the slowest step as short as it can be. seconds(i, n) rises with n. */
 void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n);
-/* Shares of a whole round under BSP that make its slowest step as short as it can be, dealt anew to the workers of a plan of which none is lost: one sample at
- * least, and no more than their leases may have. A worker's rooms together are at least a round. */
+/* Shares of a whole round under BSP that make its slowest step as short as it can be, of the workers of a plan of which none is lost:
+ * each has one sample at least, and at most what a lease of it may have (echi_plan_room). */
 void echi_shares_of_round(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], uint32_t out_n[ECHI_WORLD_MAX]);
 /* The planner's part: each group's base, once groups and samples are settled. */
 void echi_ratios_plan(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Machines as a run sees them, and shares of rounds by them: semi-dynamic load balancing (Chen and others, SoCC 2020), where rounds are dealt
- * anew only for what lasts and is predicted to gain. */
+ * Machines as a run sees them, and shares of rounds by them: semi-dynamic load balancing (Chen and others, SoCC 2020), where rounds are
+ * dealt anew only for what lasts and is predicted to gain. */
 #include "echi_replan.h"
 
 #include <string.h>
@@ -30,8 +30,8 @@ static void scale(double *seconds, uint32_t count, double by) {
     for (uint32_t i = 0; i < count; i++) seconds[i] *= by;
 }
 
-void echi_machines_seen(const struct echi_follow *f, const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], int64_t now,
-                        struct echi_times out[ECHI_WORLD_MAX]) {
+void echi_machines_seen(const struct echi_follow *f, const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
+                        int64_t now, struct echi_times out[ECHI_WORLD_MAX]) {
     memcpy(out, times, (size_t)plan->world * sizeof *out);
     echi_follow_links(f, plan, times, now, out);
     for (int r = 0; r < plan->world; r++) {
@@ -52,8 +52,8 @@ static double longest(const struct echi_follow *f, const struct echi_plan *plan,
 }
 
 bool echi_shares_now(const struct echi_follow *f, const struct echi_plan *plan, const struct echi_times seen[ECHI_WORLD_MAX],
-                     const struct echi_times times[ECHI_WORLD_MAX], const uint32_t share[ECHI_WORLD_MAX], uint32_t out_share[ECHI_WORLD_MAX],
-                     double *out_longest) {
+                     const struct echi_times times[ECHI_WORLD_MAX], const uint32_t share[ECHI_WORLD_MAX],
+                     uint32_t out_share[ECHI_WORLD_MAX], double *out_longest) {
     for (int r = 0; r < plan->world; r++)
         if (plan->group_of[r] != ECHI_NONE && !echi_speed_known(&f->host[r].stretch)) return false;
     echi_shares_of_round(plan, seen, out_share);

@@ -6,6 +6,7 @@
 
 #define EVERY INT64_C(20000000000)   /* ns between two checks; another plan must have been better for three of them */
 #define IDLE 5                       /* after each choice that found nothing better twice as long, and so often doubled */
+#define OVER 1.02                    /* below so many times the worth a change is over, and may be named again */
 #define COST 200                     /* a check may take one part in so many of the time until the next */
 
 static bool may_look(const struct echi_coordinator *c) {
@@ -73,15 +74,16 @@ static bool judge_here(struct echi_coordinator *c) {
     return true;
 }
 
-static bool other_is_better(struct echi_coordinator *c) {
+/* How many times as much the other plan is worth; 0: none can be made. */
+static double other_is_worth(struct echi_coordinator *c) {
     struct echi_outlook *o = &c->outlook;
     char text[2];
     o->changes = changes(c);
     for (int r = 0; r < plan_of(c)->world; r++) o->seen[r] = seen_of(c, r);
-    if (!judge_here(c)) return false;
-    if (echi_plan_choose(&c->request, c->work.now, &c->work, &o->plan, &o->choice, text, sizeof text) != ECH_OK) return false;
+    if (!judge_here(c)) return 0;
+    if (echi_plan_choose(&c->request, c->work.now, &c->work, &o->plan, &o->choice, text, sizeof text) != ECH_OK) return 0;
     o->there = o->choice.candidate[o->choice.taken];
-    return o->there.goodput >= (1 + ECHI_REPLAN_GAIN) * o->here.goodput;
+    return o->there.goodput / o->here.goodput;
 }
 
 bool echi_coordinator_outlook(struct echi_coordinator *c, int64_t now) {
@@ -90,8 +92,9 @@ bool echi_coordinator_outlook(struct echi_coordinator *c, int64_t now) {
     echi_machines_seen(&c->follow, plan_of(c), c->times, now, c->work.now);
     if (!as_before(c)) {
         o->lasting.checks = 0;
-        o->better = other_is_better(c);
-        o->told = o->told && o->better;
+        const double worth = other_is_worth(c);
+        o->better = worth >= 1 + ECHI_REPLAN_GAIN;
+        o->told = o->told && worth >= OVER;
         if (o->better) o->idle = 0;
         else if (o->idle < IDLE) o->idle++;
     }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shares of rounds while a run goes (PROTOCOL.md, "Plans while a run goes"). The plan's shares stay with all nodes: they say what slots have
- * room for and who takes part. What a round is dealt by is the coordinator's alone, so nobody has to be told. */
+ * Shares of rounds while a run goes (PROTOCOL.md, "Plans while a run goes"). The plan's shares stay with all nodes: they say what slots
+ * have room for and who takes part. What a round is dealt by is the coordinator's alone, so nobody has to be told. */
 #include "echi_coordinator_impl.h"
 
 #define CHECKS 6    /* while a change lasts for as long as it must, at most */
 
 /* Not where the user, or a plan from a file, said what each computes. Behind a loss no plan is predicted. */
 bool echi_shares_may_follow(const struct echi_coordinator *c) {
-    return c->request.regroup_after > 0 && c->request.shares == ECHI_SHARES_SPEED && !c->plan_given && c->phase == ECHI_RUN_TRAINS &&
-           c->n_lost == 0 && echi_plan_shares_follow(plan_of(c));
+    return c->request.regroup_after > 0 && c->request.shares == ECHI_SHARES_SPEED && !c->plan_given && c->n_lost == 0 &&
+           c->phase == ECHI_RUN_TRAINS && echi_plan_shares_follow(plan_of(c));
 }
 
 bool echi_coordinator_share(struct echi_coordinator *c, const uint32_t share[ECHI_WORLD_MAX]) {
@@ -50,7 +50,8 @@ void echi_shares_follow(struct echi_coordinator *c, int64_t now) {
     const int64_t after = c->request.regroup_after;
     uint32_t share[ECHI_WORLD_MAX];
     double longest = 0;
-    if (!echi_shares_may_follow(c) || now - c->shares.checked < after / CHECKS || c->applied_rounds - c->shares.round < ECHI_SHARES_ROUNDS) return;
+    if (!echi_shares_may_follow(c) || now - c->shares.checked < after / CHECKS) return;
+    if (c->applied_rounds - c->shares.round < ECHI_SHARES_ROUNDS) return;
     c->shares.checked = now;
     c->shares.round = c->applied_rounds;
     echi_machines_seen(&c->follow, plan_of(c), c->times, now, c->work.now);

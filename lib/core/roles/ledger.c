@@ -132,8 +132,8 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     }
 }
 
-/* By the shares that hold. All nodes know from the plan who has a part of a round (worker_ring.c): where others would have one of an epoch's
- * short round, it is dealt as planned. */
+/* By the shares that hold. All nodes know from the plan who has a part of a round (worker_ring.c): where others would have one of an
+ * epoch's short round, it is dealt as planned. */
 static void deal(const struct echi_coordinator *c, uint32_t size, uint32_t *n) {
     uint32_t now[ECHI_WORLD_MAX];
     const int world = c->plan.world;

@@ -119,7 +119,7 @@ int echi_plan_known(const struct echi_plan *plan, int owner, int rank);
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_round(const struct echi_plan *plan);
 uint32_t echi_plan_round_most(const struct echi_plan *plan);
-/* May shares of a round change while the run goes? Under BSP of several workers; with `deterministic` they are part of the plan's arithmetic. */
+/* May shares of a round change while the run goes? Under BSP of several workers, but not with `deterministic`. */
 bool echi_plan_shares_follow(const struct echi_plan *plan);
 /* Samples of one lease that a worker may get: with rounds more than its share where that is small, since it takes the shares of those
  * who are lost, and half more than its share where shares follow speeds. What is larger than the room is leased in parts. */

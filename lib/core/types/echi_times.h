@@ -59,7 +59,7 @@ double echi_times_granted(const struct echi_times *times);
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);
 double echi_times_whole(const struct echi_times *times, uint32_t n);
-double echi_times_step(const struct echi_times *times, bool separated, uint32_t n);   /* of a worker: its trunk where layers are separated */
+double echi_times_step(const struct echi_times *times, bool separated, uint32_t n);   /* of a worker */
 
 /* One unit, one pass; 0 where units are not known. Shares are interpolated between the sizes at which they are known, and kept beyond. */
 double echi_times_unit(const struct echi_times *times, int unit, enum echi_pass pass, uint32_t n);
