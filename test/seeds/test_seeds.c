@@ -40,7 +40,7 @@ static void draw_moves(struct sim *s) {
     struct echi_random drawn;
     echi_random_init(&drawn, s->seed, ECHI_STREAM_TEST, 3);
     if (echi_random_below(&drawn, 2)) return;
-    s->shares_change = s->seed / 4 % 4 == 1;
+    s->shares_change = s->seed / 4 % 4 == 2;
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
