@@ -34,13 +34,13 @@ static void draw_rates(struct sim *s) {
     r->stops = below(s, 8) == 0;
 }
 
-/* Workers of half of the runs with groups join other groups, and in an eighth of those under BSP rounds get other shares, at any events of
- * either phase. With numbers of its own: the rest of a seed is what it is without. */
+/* Workers of half of the runs with groups join other groups, and in a sixteenth of those under BSP rounds get other shares, at any events
+ * of either phase. With numbers of its own: the rest of a seed is what it is without. */
 static void draw_moves(struct sim *s) {
     struct echi_random drawn;
     echi_random_init(&drawn, s->seed, ECHI_STREAM_TEST, 3);
     if (echi_random_below(&drawn, 2)) return;
-    s->shares_change = s->seed / 4 % 4 == 2;
+    s->shares_change = s->seed / 4 % 8 == 5;
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
