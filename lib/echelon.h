@@ -329,7 +329,14 @@ struct ech_candidate {
     int groups, separated, taken;         /* taken: the plan is of this kind. It may have left nodes out */
     double images_per_second, staleness;  /* predicted; staleness in rounds, mean */
     double efficiency, goodput;           /* statistical: 1 is that of BSP; images a second times that */
+    /* Its standard error, as a part of it; whether the efficiency is "measured" by earlier runs (option efficiency) or of a "table" that
+     * was made with LeNet-5. "": nothing is stale, and it is 1. Where policies are compared goodput counts less by the error. */
+    double efficiency_error; const char *efficiency_from;
 };
+
+/* Training loss where `samples` were applied, the mean over the samples around; of weights that were computed on, staleness included. */
+#define ECH_CURVE_MAX 128
+struct ech_loss_point { double samples, loss; };
 
 /* What a run did, in some 110 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful.
  * Of a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
@@ -411,6 +418,10 @@ struct ech_report {
     /* Bytes that a node holds under the plan: weights, gradients, the optimiser's memory, rows; without activations. Of simulated runs of
      * a model, of up to ECH_LIVE_MAX nodes; else 0. */
     uint64_t slot_bytes[ECH_WORLD_MAX];
+    int n_loss_curve; struct ech_loss_point loss_curve[ECH_CURVE_MAX];   /* ascending, in steps of equal numbers of samples */
+    /* Statistical efficiency of this run's policy by its curve and by those of earlier runs (option efficiency), and its standard error as
+     * a part of it. Negative: not known, or 1 by definition, under BSP. */
+    double measured_efficiency, measured_efficiency_error;
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -36,6 +36,7 @@ enum echi_report_length {
     ECHI_REPORT_HEAD_BINS, /* as many as bins where there is a head, else none */
     /* as many as the list itself has */
     ECHI_REPORT_SHARDS, ECHI_REPORT_LOST, ECHI_REPORT_CANDIDATES, ECHI_REPORT_WHAT_IFS, ECHI_REPORT_PATH,
+    ECHI_REPORT_LOSS_CURVE,
 };
 
 /* When a key is read: what others are checked by comes before them, wherever it stands in the file. */

@@ -41,6 +41,8 @@ static const struct echi_report_key candidate[] = {
     {ROW(ech_candidate, "staleness", AMOUNT, double, staleness)},
     {ROW(ech_candidate, "efficiency", AMOUNT, double, efficiency)},
     {ROW(ech_candidate, "goodput", AMOUNT, double, goodput)},
+    {ROW(ech_candidate, "efficiency_error", AMOUNT, double, efficiency_error)},
+    {ROW(ech_candidate, "efficiency_from", NAME, const char *, efficiency_from)},
     {0}};
 
 static const struct echi_report_key what_if[] = {
@@ -53,6 +55,11 @@ static const struct echi_report_key path[] = {
     {ROW(ech_path_part, "what", NAME, const char *, what)},
     {ROW(ech_path_part, "rank", NO_RANK, int, rank)},   /* null: of several, or of none */
     {ROW(ech_path_part, "seconds", AMOUNT, double, seconds)},
+    {0}};
+
+static const struct echi_report_key loss_point[] = {
+    {ROW(ech_loss_point, "samples", AMOUNT, double, samples)},
+    {ROW(ech_loss_point, "loss", AMOUNT, double, loss)},
     {0}};
 
 const struct echi_report_key echi_report_keys[] = {
@@ -133,6 +140,9 @@ const struct echi_report_key echi_report_keys[] = {
     NO_RANK(path_rank),
     OBJECTS("path", PATH, ech_path_part, path, path),
     LIST("slot_bytes", WORLD, WHOLE, uint64_t, slot_bytes),
+    OBJECTS("loss_curve", LOSS_CURVE, ech_loss_point, loss_curve, loss_point),
+    OPTIONAL(measured_efficiency),
+    OPTIONAL(measured_efficiency_error),
     {0}};
 _Static_assert(sizeof echi_report_keys / sizeof echi_report_keys[0] <= ECHI_REPORT_KEYS_MAX, "a reader marks each that it has read");
 
@@ -150,7 +160,8 @@ static const struct { size_t count; int most; } lists[] = {
     [ECHI_REPORT_LOST] = {offsetof(struct ech_report, n_lost), ECH_WORLD_MAX},
     [ECHI_REPORT_CANDIDATES] = {offsetof(struct ech_report, n_candidates), ECH_CANDIDATES_MAX},
     [ECHI_REPORT_WHAT_IFS] = {offsetof(struct ech_report, n_what_if), ECH_WHAT_IF_MAX},
-    [ECHI_REPORT_PATH] = {offsetof(struct ech_report, n_path), ECH_PATH_MAX}};
+    [ECHI_REPORT_PATH] = {offsetof(struct ech_report, n_path), ECH_PATH_MAX},
+    [ECHI_REPORT_LOSS_CURVE] = {offsetof(struct ech_report, n_loss_curve), ECH_CURVE_MAX}};
 
 int echi_report_longest(enum echi_report_length length) { return lists[length].most; }
 

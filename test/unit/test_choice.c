@@ -75,8 +75,9 @@ static struct echi_candidate one(struct echi_plan_request w, enum echi_sync sync
     echi_predict(out, times, &w.load, 0, &work.predict, &p);
     const bool mostly_separated = out->separated && w.load.head >= w.load.trunk;
     const double efficiency = echi_statistical_efficiency(mostly_separated, p.behind);
-    return (struct echi_candidate){out->sync, out->n_groups, out->separated, mostly_separated, p.rate, p.staleness, efficiency,
-                                   p.rate * efficiency, 0, 0, p.oldest};
+    return (struct echi_candidate){.sync = out->sync, .groups = out->n_groups, .separated = out->separated, .rate = p.rate,
+                                   .mostly_separated = mostly_separated, .staleness = p.staleness, .efficiency = efficiency,
+                                   .goodput = p.rate * efficiency, .oldest = p.oldest, .behind = p.behind};
 }
 
 /* Nothing to win by not waiting. */

@@ -97,10 +97,11 @@ static struct ech_report sample(void) {
                            .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .net_negative = 2,
                            .net_negative_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1,
                            .predicted_over_measured = 0.96875, .n_candidates = 1, .predicted_link = {[1] = {750.5f, 250}},
-                           .candidate = {{"gssp", 2, 1, 1, 7000.5, 0.75, 0.5, 3500.25}},
+                           .candidate = {{"gssp", 2, 1, 1, 7000.5, 0.75, 0.5, 3500.25, 0.125, "measured"}},
                            .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}, .target_accuracy = 0.875,
                            .n_path = 2, .path_rank = -1, .path_seconds = 0.0625, .path = {{"in", 1, 0.05}, {"latency", -1, 0.0125}},
-                           .slot_bytes = {1000, [3] = UINT64_MAX}};
+                           .slot_bytes = {1000, [3] = UINT64_MAX}, .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
+                           .measured_efficiency = 0.875, .measured_efficiency_error = -1};
     return r;
 }
 
@@ -134,11 +135,14 @@ static void test_keys(void **state) {
         "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"net_negative\": 2", "\"net_negative_gain\": 0.125",
         "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1", "\"predicted_over_measured\": 0.96875",
         "\"predicted_link\": [{\"out\": 0, \"in\": 0}, {\"out\": 750.5, \"in\": 250}, {\"out\": 0, \"in\": 0}, ",
-        "\"candidates\": [{\"sync\": \"gssp\", \"groups\": 2, \"separated\": 1, \"taken\": 1, \"images_per_second\": 7000.5, ",
+        "\"candidates\": [{\"sync\": \"gssp\", \"groups\": 2, \"separated\": 1, \"taken\": 1, \"images_per_second\": 7000.5, "
+        "\"staleness\": 0.75, \"efficiency\": 0.5, \"goodput\": 3500.25, \"efficiency_error\": 0.125, \"efficiency_from\": \"measured\"}]",
         "\"what_if\": [{\"what\": \"links\", \"rank\": 3, \"gain\": 0.41}, {\"what\": \"steps\", \"rank\": null, \"gain\": 0.25}]",
         "\"target_accuracy\": 0.875", "\"path_seconds\": 0.0625", "\"path_rank\": null",
         "\"path\": [{\"what\": \"in\", \"rank\": 1, \"seconds\": 0.05}, {\"what\": \"latency\", \"rank\": null, \"seconds\": 0.0125}]",
-        "\"slot_bytes\": [1000, 0, 0, 18446744073709551615]"};
+        "\"slot_bytes\": [1000, 0, 0, 18446744073709551615]",
+        "\"loss_curve\": [{\"samples\": 32, \"loss\": 2.25}, {\"samples\": 96, \"loss\": 1.5}]",
+        "\"measured_efficiency\": 0.875", "\"measured_efficiency_error\": null"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

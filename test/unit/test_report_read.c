@@ -107,7 +107,8 @@ static struct ech_report *random_report(void) {
     double *amounts[] = {&r->epochs, &r->seconds, &r->images_per_second, &r->measuring_seconds, &r->startup_seconds, &r->staleness_max,
                          &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio, &r->target_accuracy};
     double *optionals[] = {&r->test_accuracy, &r->best_accuracy, &r->target_seconds, &r->target_epochs, &r->predicted_images_per_second,
-                           &r->predicted_staleness, &r->ratio_seconds, &r->predicted_over_measured};
+                           &r->predicted_staleness, &r->ratio_seconds, &r->predicted_over_measured, &r->measured_efficiency,
+                           &r->measured_efficiency_error};
     for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) *wholes[i] = whole();
     for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) *amounts[i] = amount();
     for (size_t i = 0; i < sizeof optionals / sizeof optionals[0]; i++) *optionals[i] = optional();
@@ -118,7 +119,9 @@ static struct ech_report *random_report(void) {
     r->n_candidates = below(ECH_CANDIDATES_MAX + 1);
     for (int i = 0; i < r->n_candidates; i++)
         r->candidate[i] = (struct ech_candidate){names[below(NAMES)], below(ECH_GROUPS_MAX + 1), below(2), below(2), amount(), amount(),
-                                                 amount(), amount()};
+                                                 amount(), amount(), amount(), names[below(NAMES)]};
+    r->n_loss_curve = below(ECH_CURVE_MAX + 1);
+    for (int i = 0; i < r->n_loss_curve; i++) r->loss_curve[i] = (struct ech_loss_point){amount(), amount()};
     r->n_what_if = below(ECH_WHAT_IF_MAX + 1);
     for (int i = 0; i < r->n_what_if; i++)
         r->what_if[i] = (struct ech_what_if){names[below(NAMES)], below((size_t)r->world + 1) - 1, real()};
@@ -169,6 +172,7 @@ static void test_round_trip(void **state) {
         assert_int_equal(after->head, before->head);
         assert_int_equal(after->n_lost, before->n_lost);
         assert_int_equal(after->n_shards, before->n_shards);
+        assert_int_equal(after->n_loss_curve, before->n_loss_curve);
         assert_int_equal(after->samples, before->samples);
         assert_int_equal(after->net_negative, before->net_negative);
         assert_string_equal(after->data, before->data);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A candidate: what is predicted of a plan, and what that is worth. */
 #include "echi_choice_impl.h"
-#include "echi_efficiency.h"
 
 struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w, const struct echi_times *times,
                                                const struct echi_plan *plan, struct echi_choice_work *work) {
@@ -9,9 +8,13 @@ struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w
     if (work->between) work->between(work->self);
     echi_memo_predict(plan, times, &w->load, 0, work, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
-                               .staleness = p.staleness, .oldest = p.oldest};
+                               .staleness = p.staleness, .oldest = p.oldest, .behind = p.behind};
     c.mostly_separated = echi_mostly_separated(&w->load, plan->separated);
-    c.efficiency = echi_statistical_efficiency(c.mostly_separated, p.behind);
+    const struct echi_efficiency known =
+        echi_efficiency_of(&w->evidence, plan->sync, plan->separated, c.mostly_separated, p.behind);
+    c.efficiency = known.value;
+    c.error = known.error;
+    c.measured = known.measured;
     c.goodput = c.rate * c.efficiency;
     return c;
 }
@@ -38,7 +41,10 @@ double echi_candidate_rate(const struct echi_plan_request *w, const struct echi_
     return p.rate;
 }
 
-double echi_candidate_worth(const struct echi_plan_request *w, const struct echi_candidate *c) { return w->choose ? c->goodput : c->rate; }
+/* Of two plans that are predicted to be as good, the one whose efficiency is known better is the safer: rounds, of which it is 1. */
+double echi_candidate_worth(const struct echi_plan_request *w, const struct echi_candidate *c) {
+    return w->choose ? c->goodput * (1 - c->error) : c->rate;
+}
 
 /* Nothing holds a fast group back for the sake of a slow one, whose pushes come from ever older weights. Where all layers are stale, so
  * many rounds behind are too many: sixteen workers of test/hosts/links, LeNet-5 on MNIST, ten epochs, three seeds: four groups, the

@@ -152,7 +152,7 @@ static void leave_out(struct echi_plan_request *w, const struct echi_times times
     out->net_negative = rank;
     out->gain = gain;
     for (int i = 0; may && rank >= 0 && i < LEFT_OUT_MOST; i++) {
-        if (next.candidate[next.taken].goodput < out->candidate[out->taken].goodput) break;
+        if (echi_candidate_worth(w, &next.candidate[next.taken]) < echi_candidate_worth(w, &out->candidate[out->taken])) break;
         w->absent[rank] = true;
         next.net_negative = out->net_negative;
         next.gain = out->gain;
@@ -318,7 +318,8 @@ static void try_in_step(const struct echi_plan_request *request, const struct ec
         in_step.left_out = true;
         work->in_step = work->without;
     }
-    if (in_step.candidate[0].goodput < out->candidate[out->taken].goodput * ECHI_CLEARLY) return;
+    if (echi_candidate_worth(request, &in_step.candidate[0]) < echi_candidate_worth(request, &out->candidate[out->taken]) * ECHI_CLEARLY)
+        return;
     out->candidate[0] = in_step.candidate[0];   /* bsp is the first of those that are compared */
     out->taken = 0;
     out->net_negative = in_step.net_negative;

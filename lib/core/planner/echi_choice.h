@@ -15,9 +15,11 @@ struct echi_candidate {
     uint8_t sync, groups, separated;
     bool mostly_separated;                /* with most of the parameters: echi_mostly_separated */
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
-    double efficiency, goodput;           /* echi_statistical_efficiency; rate times efficiency */
+    double efficiency, goodput;           /* echi_efficiency_of; rate times efficiency */
     uint32_t samples_per_step; double under_way;   /* as in the plan request: how long steps are; 0: the planner's usual ones */
     double oldest;                        /* rounds behind, of the group that is the furthest */
+    double behind;                        /* rounds, mean over pushes */
+    double error; bool measured;          /* of the efficiency: its standard error as a part of it; by earlier runs, not by the table */
 };
 
 /* How a plan was come to. */

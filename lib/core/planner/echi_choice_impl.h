@@ -22,7 +22,8 @@ struct echi_candidate echi_candidate_of(const struct echi_plan_request *request,
 /* Samples a second of any plan alone; 0 where it is certain that they are fewer than `floor`. */
 double echi_candidate_rate(const struct echi_plan_request *request, const struct echi_times *times, struct echi_plan *plan, double floor,
                            struct echi_choice_work *work);
-/* Samples a second, less what staleness costs where policies are compared; 0 of groups of which one is too far behind. */
+/* Samples a second; where policies are compared less what staleness costs, and what it may cost: a standard error more. Of groups of which
+ * one is too far behind 0. */
 double echi_candidate_worth(const struct echi_plan_request *request, const struct echi_candidate *candidate);
 double echi_candidate_worth_of_groups(const struct echi_plan_request *request, const struct echi_candidate *candidate);
 

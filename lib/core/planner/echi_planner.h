@@ -3,7 +3,7 @@
 #ifndef ECHI_PLANNER_H
 #define ECHI_PLANNER_H
 #include "ech_status.h"
-#include "echi_predict.h"
+#include "echi_efficiency.h"
 #include "echi_task.h"
 
 enum echi_shares { ECHI_SHARES_SPEED, ECHI_SHARES_EQUAL, ECHI_SHARES_LIST };
@@ -48,6 +48,7 @@ struct echi_plan_request {
     bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
     struct echi_layers layers;         /* of the model; none: not known, and the plan gets no table of parts */
     struct echi_load load;             /* what the model moves; all 0: not known */
+    struct echi_evidence evidence;     /* statistical efficiencies that earlier runs have measured */
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
     double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */

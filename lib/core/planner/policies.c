@@ -100,7 +100,7 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
 }
 
 /* How long steps are, where nobody says and nobody waits for a round: long ones cost fewer messages, short ones less staleness.
- * Sets what is the best of a few lengths for the plan request as it is, by goodput. */
+ * Sets what is the best of a few lengths for the plan request as it is. */
 static void best_length(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     static const double rounds[] = {3, 2, 1.5, 1};
     static const uint32_t samples[] = {0, 16, 32, 64};   /* 0: the planner's */
@@ -112,9 +112,9 @@ static void best_length(struct echi_plan_request *w, const struct echi_times *ti
         if (w->separate) own.under_way = rounds[i];
         else own.samples_per_step = samples[i];
         if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
-        const double goodput = echi_candidate_of(w, times, &work->tried, work).goodput;
-        if (goodput <= best * ECHI_CLEARLY) continue;
-        best = goodput;
+        const struct echi_candidate c = echi_candidate_of(w, times, &work->tried, work);
+        if (echi_candidate_worth(w, &c) <= best * ECHI_CLEARLY) continue;
+        best = echi_candidate_worth(w, &c);
         w->under_way = own.under_way;
         w->samples_per_step = own.samples_per_step;
     }
@@ -143,10 +143,10 @@ static ech_status all_policies(const struct echi_plan_request *w, const struct e
             c.under_way = own.under_way;
             if (policy[i] == ECHI_SYNC_GSSP && c.groups == 1) continue;   /* that is ssp */
             all->candidate[all->count++] = c;
-            if (c.goodput > best) best = c.goodput;
+            if (echi_candidate_worth(w, &c) > best) best = echi_candidate_worth(w, &c);
         }
     if (all->count == 0) return ECH_E_ARGUMENT;   /* the sentence of the last one stands */
-    while (all->candidate[all->taken].goodput * ECHI_CLEARLY < best) all->taken++;
+    while (echi_candidate_worth(w, &all->candidate[all->taken]) * ECHI_CLEARLY < best) all->taken++;
     *out = work->policy[all->taken];
     return ECH_OK;
 }

@@ -443,6 +443,33 @@ static void get_layers(struct echi_reader *r, struct echi_layers *l) {
     }
 }
 
+static void put_evidence(struct echi_writer *w, const struct echi_evidence *s) {
+    echi_put8(w, (uint8_t)s->count);
+    for (int i = 0; i < s->count; i++) {
+        echi_put8(w, s->of[i].sync);
+        echi_put8(w, s->of[i].separated);
+        echi_put_f64(w, s->of[i].behind);
+        echi_put_f64(w, s->of[i].efficiency);
+        echi_put_f64(w, s->of[i].error);
+    }
+}
+
+static void get_evidence(struct echi_reader *r, struct echi_evidence *s) {
+    s->count = echi_get8(r);
+    if (s->count > ECHI_MEASURED_MAX) r->ok = false;
+    for (int i = 0; r->ok && i < s->count; i++) {
+        struct echi_measured *m = &s->of[i];
+        m->sync = echi_get8(r);
+        m->separated = echi_get8(r);
+        m->behind = echi_get_f64(r);
+        m->efficiency = echi_get_f64(r);
+        m->error = echi_get_f64(r);
+        const bool known = m->efficiency >= 1 / ECHI_MEASURED_LIMIT && m->efficiency <= ECHI_MEASURED_LIMIT;
+        if (m->sync >= ECHI_SYNCS || m->separated > 1 || !(m->behind > 0 && m->behind < 1e9) || !known || !(m->error >= 0 && m->error < 1))
+            r->ok = false;
+    }
+}
+
 void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request *s) {
     echi_put8(w, (uint8_t)s->sync);
     echi_put16(w, (uint16_t)s->world);
@@ -489,6 +516,7 @@ void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request
     echi_put64(w, (uint64_t)s->ratios_after);
     echi_optimizer_put(w, (int)s->optimizer, &s->adam);
     echi_schedule_put(w, &s->schedule);
+    put_evidence(w, &s->evidence);
 }
 
 bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
@@ -554,6 +582,7 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     s->ratios_after = (int64_t)echi_get64(r);
     s->optimizer = (enum echi_optimizer)echi_optimizer_get(r, &s->adam);
     echi_schedule_get(r, &s->schedule);
+    get_evidence(r, &s->evidence);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

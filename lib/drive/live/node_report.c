@@ -3,6 +3,7 @@
 #include "echi_node.h"
 #include "echi_ratio.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,8 @@ static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
     for (int i = 0; i < c->count; i++) {
         const struct echi_candidate *k = &c->candidate[i];
         r->candidate[i] = (struct ech_candidate){echi_policy_of((enum echi_sync)k->sync)->name, k->groups, k->separated, i == c->taken,
-                                                 k->rate, k->staleness, k->efficiency, k->goodput};
+                                                 k->rate, k->staleness, k->efficiency, k->goodput, k->error,
+                                                 k->measured ? "measured" : k->error > 0 ? "table" : ""};
     }
 }
 
@@ -165,6 +167,16 @@ static void fill_ratios(const struct echi_coordinator *c, const struct echi_plan
     echi_ratios_reason(c, r->ratio_reason, sizeof r->ratio_reason);
 }
 
+/* A bin that is less than half full, the last as a rule, tells little. */
+static void fill_curve(const struct echi_curve *c, struct ech_report *r) {
+    _Static_assert(ECHI_CURVE_BINS == ECH_CURVE_MAX, "a report has a place for each");
+    for (int i = 0; i < ECHI_CURVE_BINS; i++) {
+        const double loss = c->bin[i].loss / (double)c->bin[i].samples;
+        if (c->bin[i].samples == 0 || c->bin[i].samples < c->width / 2 || !(loss > 0 && isfinite(loss))) continue;
+        r->loss_curve[r->n_loss_curve++] = (struct ech_loss_point){(double)c->width * (i + 0.5), loss};
+    }
+}
+
 void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now) {
     if (plan) fill_plan(r, plan);
@@ -200,6 +212,7 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     for (int g = 0; g < ECHI_GROUPS_MAX; g++)
         r->iteration_seconds[g] = c->iterations[g] ? c->iterated[g] / (double)c->iterations[g] * 1e-9 : 0;
     r->train_loss = c->loss_of_run;
+    fill_curve(&c->curve, r);
     r->test_accuracy = c->accuracy;
     r->best_accuracy = c->best_accuracy;
     r->target_seconds = c->target_at < 0 ? -1 : (double)c->target_at * 1e-9;
