@@ -68,6 +68,7 @@ static const struct {
     {DOCTOR, "progress", "it ends with one page"},
     {DOCTOR, "verbose", "it says all it finds"},
     {DOCTOR, "curve", "it trains nothing"},
+    {DOCTOR, "efficiency", "it trains nothing"},
     {DOCTOR, "svg", "`echelon plan` draws what is predicted"},
     {PLAN, "compute", "a plan computes nothing"},
     {PLAN, "steps", "a plan trains nothing"},
@@ -146,7 +147,7 @@ static const struct {
               "threads isa slow measure "},
     {"How the nodes work together",
      " sync staleness rounds-apart groups regroup separate shares shards exchange samples-per-step inner-steps drop-older weigh-by-time "
-     "codec link plan "},
+     "codec link plan efficiency "},
     {"Learning",
      " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum "
      "seed no-shuffle winograd precision augment sync-norm deterministic "},

@@ -175,6 +175,22 @@ void path_print(FILE *to, const struct ech_report *r) {
     fputc('\n', to);
 }
 
+/* Where the efficiencies come from, and how well they are known. */
+static void print_efficiency(FILE *to, const struct ech_report *r) {
+    double table = 0;
+    for (int i = 0; i < r->n_candidates; i++) {
+        const struct ech_candidate *c = &r->candidate[i];
+        if (strcmp(c->efficiency_from, "table") == 0 && c->efficiency_error > table) table = c->efficiency_error;
+        if (strcmp(c->efficiency_from, "measured") != 0) continue;
+        fprintf(to, "  efficiency       of %s", c->sync);
+        if (c->groups > 1) fprintf(to, ", %d groups", c->groups);
+        fprintf(to, "%s: measured by earlier runs, give or take %.0f %%\n", c->separated ? ", layer separation" : "",
+                100 * c->efficiency_error);
+    }
+    if (table > 0)
+        fprintf(to, "  efficiency       where nothing is measured: of a table made with LeNet-5, give or take %.0f %%\n", 100 * table);
+}
+
 void candidates_print(FILE *to, const struct ech_report *r, const struct target *target) {
     fprintf(to, "  %-36s %10s %10s %10s %10s%s\n", "predicted of", "images/s", "staleness", "efficiency", "goodput",
             target->run ? "  s to target" : "");
@@ -189,6 +205,7 @@ void candidates_print(FILE *to, const struct ech_report *r, const struct target 
         if (seconds > 0) fprintf(to, " %12.3g", seconds);
         fputc('\n', to);
     }
+    print_efficiency(to, r);
 }
 
 /* The direction of a link that has the most to carry, by what it can. */

@@ -270,10 +270,10 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
                          ECHI_LAYERS_MAX);
     ECHI_TRY(ech_config_check(config, err));
     if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0] || config->checkpoint[0] ||
-        config->profile_out[0])
+        config->profile_out[0] || config->efficiency[0])
         return echi_fail(err, ECH_E_ARGUMENT, "session.open",
                          "in a session evaluations, files and the head are the caller's: leave target-accuracy, separate, init, save, "
-                         "checkpoint and profile-out alone");
+                         "checkpoint, profile-out and efficiency alone");
     if (config->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open",
                          "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");

@@ -4,6 +4,7 @@
 #include "echi_sim.h"
 #include "echi_blank.h"
 #include "echi_config_log.h"
+#include "echi_curves.h"
 #include "echi_error.h"
 #include "echi_import.h"
 #include "echi_print.h"
@@ -98,7 +99,8 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
         status = echi_sim_run(&run, &s->report, options->counts, err);
         const bool stopped = status == ECH_E_ABORTED && s->report.samples > 0;
         if (status == ECH_OK || status == ECH_E_NOT_REACHED || stopped) {
-            const ech_status written = echi_outcome_write(model, &s->config, s->weights, &s->report, err);
+            ech_status written = echi_curves_outcome(&s->config, &s->job, &s->report, err);
+            if (written == ECH_OK) written = echi_outcome_write(model, &s->config, s->weights, &s->report, err);
             if (written != ECH_OK) status = written;
         }
         if (out_report) *out_report = s->report;

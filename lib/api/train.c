@@ -2,6 +2,7 @@
  * ech_train: a whole run on this node. */
 #include "echi_checkpoint.h"
 #include "echi_config_log.h"
+#include "echi_curves.h"
 #include "echi_error.h"
 #include "echi_run.h"
 
@@ -45,7 +46,8 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     status = echi_node_run(&node, report, err);
     if (trained) {
         /* What was trained is kept, also when it was not enough; a failure to write is the one to tell of. */
-        ech_status written = echi_outcome_write(model, config, weights, report, err);
+        ech_status written = echi_curves_outcome(config, job, report, err);
+        if (written == ECH_OK) written = echi_outcome_write(model, config, weights, report, err);
         if (written == ECH_OK && profile.times.count > 0) written = echi_profile_save(config->profile_out, &profile, err);
         if (written == ECH_OK && checkpoints) written = echi_checkpoints_outcome(checkpoints, err);
         if (written != ECH_OK) status = written;

@@ -20,6 +20,6 @@ ech_status echi_blank_data(const ech_model *model, size_t *pixels, ech_data **ou
     *pixels = echi_shape_size(s);
     const struct ech_data_callback blank = {.channels = s.c, .height = s.h, .width = s.w, .train_samples = 1u << 16, .test_samples = 1,
                                             .classes = (int)echi_shape_size(model->layers[model->n_layers - 1].out),
-                                            .read = read_blank, .user = pixels, .name = "blank"};
+                                            .read = read_blank, .user = pixels, .name = ECHI_BLANK_DATA};
     return ech_data_from_callback(&blank, out, err);
 }

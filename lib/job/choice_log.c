@@ -22,6 +22,25 @@ static const struct echi_candidate *next_best(const struct echi_choice *c) {
     return best;
 }
 
+/* What is known of the efficiency that each candidate is predicted with. */
+static void tell_efficiency(const struct ech_config *config, const struct echi_choice *c) {
+    char name[64];
+    double table = 0;
+    for (int i = 0; i < c->count; i++) {
+        const struct echi_candidate *k = &c->candidate[i];
+        name_of(k, name, sizeof name);
+        if (k->measured)
+            echi_config_log(config, ECH_LOG_INFO, "plan: efficiency of %s is measured by earlier runs, give or take %.0f %%", name,
+                            100 * k->error);
+        else if (k->error > table) table = k->error;
+    }
+    if (table > 0)
+        echi_config_log(config, ECH_LOG_INFO,
+                        "plan: efficiency of the others is of a table made with LeNet-5, give or take %.0f %%: nothing is measured of "
+                        "them with this model, data and learning rate%s", 100 * table,
+                        config->efficiency[0] ? "" : "; --efficiency FILE keeps what runs measure");
+}
+
 static void tell_policies(const struct ech_config *config, const struct echi_choice *c) {
     char name[64], other[64];
     echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10s %10s %10s %10s", "predicted of", "images/s", "staleness", "efficiency",
@@ -32,6 +51,7 @@ static void tell_policies(const struct ech_config *config, const struct echi_cho
         echi_config_log(config, ECH_LOG_INFO, "plan: %-28s %10.0f %10.2f %10.2f %10.0f%s", name, k->rate, k->staleness, k->efficiency,
                         k->goodput, i == c->taken ? " *" : "");
     }
+    tell_efficiency(config, c);
     const struct echi_candidate *k = &c->candidate[c->taken], *next = next_best(c);
     name_of(k, name, sizeof name);
     if (!next) return echi_config_log(config, ECH_LOG_INFO, "plan: %s, the only one that is possible here", name);
@@ -42,8 +62,8 @@ static void tell_policies(const struct ech_config *config, const struct echi_cho
                         "best, %s, is worth", name, k->rate, k->goodput, 100 * (k->goodput / next->goodput - 1), other);
     else
         echi_config_log(config, ECH_LOG_INFO,
-                        "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is simpler", name, other,
-                        100 * (next->goodput / k->goodput - 1));
+                        "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is %s", name, other,
+                        100 * (next->goodput / k->goodput - 1), next->error > k->error ? "better known" : "simpler");
 }
 
 static void tell_groups(const struct ech_config *config, const struct echi_choice *c) {

@@ -138,6 +138,8 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")                             \
     X(profile_out, "profile-out", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                      \
       "where rank 0 writes what arithmetic costs it, for `echelon sim --profile`")                                           \
+    X(efficiency, "efficiency", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                        \
+      "loss curves of runs, by which plans know what staleness costs this model; rank 0 reads them, and adds this run's")     \
     X(codec, "codec", "CODEC", "dense", TEXT, 0, 0, no_word, codec_fits,                                                      \
       "how changes travel: dense, or topk:paper, topk:volume, topk:balanced: the largest now, the rest later (topk: balanced)") \
     X(link, "link", "MBITS", "auto", REAL, 0, 1e6, auto_zero, NULL,                                                           \
@@ -200,7 +202,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, exchange) + sizeof ((struct ech_config *)0)->exchange == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, efficiency) + sizeof ((struct ech_config *)0)->efficiency == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 

@@ -99,8 +99,9 @@ static ech_status sync_norm_fits(const struct ech_config *config, struct ech_err
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
-        {"save", config->save}, {"report", config->report}, {"save-plan", config->save_plan}, {"profile-out", config->profile_out}};
-    for (int i = 0; i < 4; i++)
+        {"save", config->save}, {"report", config->report}, {"save-plan", config->save_plan}, {"profile-out", config->profile_out},
+        {"efficiency", config->efficiency}};
+    for (int i = 0; i < 5; i++)
         for (int j = 0; j < i; j++)
             if (*output[i].path && strcmp(output[i].path, output[j].path) == 0)
                 return echi_refuse(err, "options %s and %s both name %.200s: give each its own file", output[j].name, output[i].name,

@@ -31,6 +31,7 @@ char *echi_lines_next(struct echi_lines *lines);
 char *echi_lines_word(struct echi_lines *lines);
 bool echi_lines_take(struct echi_lines *lines, const char *word);   /* goes on when that is the next word */
 void echi_lines_rest(struct echi_lines *lines, char *out, size_t cap);   /* what is left of this line, printable, cut at cap */
+void echi_lines_plain(char *text);   /* before it is written: what would begin a comment or a line, in names of strangers, becomes '?' */
 
 /* ECH_E_FORMAT with "file:line: NEEDS, found 'WORD'"; a NULL word is the end of the line. */
 ech_status echi_lines_refuse(const struct echi_lines *lines, const char *needs, const char *word);

@@ -88,6 +88,11 @@ void echi_lines_rest(struct echi_lines *l, char *out, size_t cap) {
     l->rest += strlen(l->rest);
 }
 
+void echi_lines_plain(char *text) {
+    for (; *text; text++)
+        if (*text == '#' || *text < ' ' || *text > '~') *text = '?';
+}
+
 /* ---------------------------------------------------------- refusals */
 
 ech_status echi_lines_refuse(const struct echi_lines *l, const char *needs, const char *word) {

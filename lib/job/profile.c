@@ -185,12 +185,6 @@ enum { FIELDS = (int)(sizeof fields / sizeof fields[0]), MACHINE = FIELDS, MODEL
 
 static double *field_of(struct echi_profile *p, const struct field *f) { return (double *)(void *)((char *)p + f->at); }
 
-/* Names of strangers: what would begin a comment or a line is not written. */
-static void plain(char *text) {
-    for (; *text; text++)
-        if (*text == '#' || *text < ' ' || *text > '~') *text = '?';
-}
-
 #define HEAD_BYTES 4096   /* of all lines but those of units */
 #define UNIT_BYTES 96     /* of one of these, at most */
 
@@ -227,8 +221,8 @@ ech_status echi_profile_save(const char *path, const struct echi_profile *profil
     struct echi_print out = {malloc(cap), cap, 0};
     struct echi_point point;
     if (!out.buf) return echi_fail_memory(err, "profile.save", "a profile");
-    plain(p.machine);
-    plain(p.model);
+    echi_lines_plain(p.machine);
+    echi_lines_plain(p.model);
     echi_point_begin(&point);
     print(&out, &p);
     echi_point_end(&point);

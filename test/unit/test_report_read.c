@@ -107,7 +107,7 @@ static struct ech_report *random_report(void) {
     double *amounts[] = {&r->epochs, &r->seconds, &r->images_per_second, &r->measuring_seconds, &r->startup_seconds, &r->staleness_max,
                          &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio, &r->target_accuracy};
     double *optionals[] = {&r->test_accuracy, &r->best_accuracy, &r->target_seconds, &r->target_epochs, &r->predicted_images_per_second,
-                           &r->predicted_staleness, &r->ratio_seconds, &r->predicted_over_measured, &r->measured_efficiency,
+                           &r->predicted_staleness, &r->ratio_seconds, &r->predicted_over_measured, &r->behind, &r->measured_efficiency,
                            &r->measured_efficiency_error};
     for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) *wholes[i] = whole();
     for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) *amounts[i] = amount();

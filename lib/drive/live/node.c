@@ -3,6 +3,7 @@
 #include "echi_node.h"
 #include "echi_address.h"
 #include "echi_checkpoint.h"
+#include "echi_curves.h"
 #include "echi_error.h"
 #include "echi_os.h"
 #include "echi_socket_cost.h"
@@ -141,6 +142,7 @@ static ech_status make_coordinator(struct echi_node *n) {
     struct echi_plan_request request;
     struct echi_goal goal;
     ECHI_TRY(echi_plan_request_from(c, n->job, &request, n->err));
+    ECHI_TRY(echi_curves_read(c, n->job, &request, n->err));
     ECHI_TRY(echi_goal_from(c, n->job, &request, &n->setup.plan, n->links.given, &goal, n->err));
     goal.give_final = n->c->user != NULL;
     goal.tick = (int64_t)(c->deadline * 1e9);

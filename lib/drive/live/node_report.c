@@ -167,6 +167,14 @@ static void fill_ratios(const struct echi_coordinator *c, const struct echi_plan
     echi_ratios_reason(c, r->ratio_reason, sizeof r->ratio_reason);
 }
 
+/* With one group its owner knows all. */
+static double behind(const struct echi_choice *c, const struct echi_plan *plan, double stale) {
+    if (!plan || (plan->n_groups > 1 && c->count == 0)) return -1;
+    if (plan->n_groups == 1) return stale;
+    const double more = c->candidate[c->taken].behind - c->candidate[c->taken].staleness;
+    return stale + (more > 0 ? more : 0);
+}
+
 /* A bin that is less than half full, the last as a rule, tells little. */
 static void fill_curve(const struct echi_curve *c, struct ech_report *r) {
     _Static_assert(ECHI_CURVE_BINS == ECH_CURVE_MAX, "a report has a place for each");
@@ -219,6 +227,7 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->target_epochs = c->target_at < 0 ? -1 : (double)c->target_samples / job->train_samples;
     r->staleness_max = c->stale_max;
     r->staleness_mean = c->stale_of_run_count ? c->stale_of_run / (double)c->stale_of_run_count : 0;
+    r->behind = behind(&c->choice, plan, r->staleness_mean);
     memcpy(r->staleness_edge, echi_staleness_edge, sizeof r->staleness_edge);
     memcpy(r->staleness_trunk, c->trunk_bins, sizeof r->staleness_trunk);
     memcpy(r->staleness_head, c->head_bins, sizeof r->staleness_head);

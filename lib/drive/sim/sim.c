@@ -2,6 +2,7 @@
  * A simulated run, from its beginning to its end. */
 #include "echi_sim.h"
 #include "echi_config_log.h"
+#include "echi_curves.h"
 #include "echi_error.h"
 #include "echi_node.h"
 #include "echi_print.h"
@@ -97,6 +98,7 @@ static ech_status open_coordinator(struct echi_sim *s) {
     struct echi_plan_request request;
     struct echi_goal goal;
     ECHI_TRY(echi_plan_request_from(s->config, s->job, &request, s->err));
+    ECHI_TRY(echi_curves_read(s->config, s->job, &request, s->err));
     ECHI_TRY(echi_goal_from(s->config, s->job, &request, &s->node[0].setup.plan, s->link, &goal, s->err));
     if (!s->real) goal.has_test = false;   /* there are no weights to look at */
     s->coordinator = calloc(1, sizeof *s->coordinator);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Two loss curves compared: how many samples each needs to the same loss.
+ *
+ * Losses of single bins are noisy, and a curve that is to be asked where it has a loss must fall. So each is smoothed by isotonic
+ * regression (Barlow, Bartholomew, Bremner, Brunk, "Statistical Inference under Order Restrictions", 1972: pool adjacent violators), which
+ * has no parameter. Between the pooled blocks it is a straight line of the logarithms: losses fall about as powers of samples do. */
+#include "echi_curves.h"
+
+#include <math.h>
+
+#define LEVELS 16          /* losses at which curves are compared */
+#define OF_REACHED 4.0     /* from 1 / so many of the samples to the least loss that both have; at least twice the first of these */
+#define BLOCKS 4           /* of each curve there, at least: of fewer hardly anything fell */
+#define DEVIATION_MAX 0.5
+
+struct smooth { int count; double at[ECH_CURVE_MAX], loss[ECH_CURVE_MAX]; };   /* logarithms; losses fall */
+
+/* Losses are those of weights, which lack what was behind: they are where these were. */
+static void smooth(const struct echi_curve_run *run, struct smooth *out) {
+    int pooled[ECH_CURVE_MAX], n = 0;
+    for (int i = 0; i < run->points; i++) {
+        const double at = run->at[i] - run->behind * run->round;
+        if (!(at > 0)) continue;
+        pooled[n] = 1;
+        out->at[n] = at;
+        out->loss[n++] = run->loss[i];
+        for (; n > 1 && out->loss[n - 1] >= out->loss[n - 2]; n--) {
+            const int a = pooled[n - 2], b = pooled[n - 1];
+            out->at[n - 2] = (a * out->at[n - 2] + b * out->at[n - 1]) / (a + b);
+            out->loss[n - 2] = (a * out->loss[n - 2] + b * out->loss[n - 1]) / (a + b);
+            pooled[n - 2] = a + b;
+        }
+    }
+    out->count = n;
+    for (int i = 0; i < n; i++) {
+        out->at[i] = log(out->at[i]);
+        out->loss[i] = log(out->loss[i]);
+    }
+}
+
+static double between(double x, double x0, double x1, double y0, double y1) { return y0 + (x - x0) / (x1 - x0) * (y1 - y0); }
+
+static double loss_at(const struct smooth *s, double at) {
+    int i = 1;
+    while (i + 1 < s->count && s->at[i] < at) i++;
+    return between(at, s->at[i - 1], s->at[i], s->loss[i - 1], s->loss[i]);
+}
+
+static double at_loss(const struct smooth *s, double loss) {
+    int i = 1;
+    while (i + 1 < s->count && s->loss[i] > loss) i++;
+    return between(loss, s->loss[i - 1], s->loss[i], s->at[i - 1], s->at[i]);
+}
+
+static int blocks(const struct smooth *s, double from, double to) {
+    int count = 0;
+    for (int i = 0; i < s->count; i++) count += s->at[i] >= from && s->at[i] <= to;
+    return count;
+}
+
+enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, const struct echi_curve_run *other,
+                                       struct echi_curve_ratio *out) {
+    struct smooth a, b;
+    double ratio[LEVELS], sum = 0, squares = 0;
+    int count = 0;
+    smooth(rounds, &a);
+    smooth(other, &b);
+    if (a.count < BLOCKS || b.count < BLOCKS) return ECHI_RATIO_SHORT;
+    const double least = fmax(a.loss[a.count - 1], b.loss[b.count - 1]);
+    if (least >= a.loss[0] || least >= b.loss[0]) return ECHI_RATIO_APART;
+    const double to = at_loss(&a, least), from = fmax(a.at[0], to - log(OF_REACHED));
+    for (int k = 0; k < LEVELS; k++) {
+        const double at = between(k, 0, LEVELS - 1, from, to), loss = loss_at(&a, at);
+        if (loss <= b.loss[0]) ratio[count++] = at - at_loss(&b, loss);
+    }
+    if (count < LEVELS / 2) return ECHI_RATIO_APART;
+    const double first = between(LEVELS - count, 0, LEVELS - 1, from, to);   /* levels that are left out are the first */
+    if (to - from < log(2) || blocks(&a, first, to) < BLOCKS || blocks(&b, first - ratio[0], to - ratio[count - 1]) < BLOCKS)
+        return ECHI_RATIO_SHORT;
+    for (int k = 0; k < count; k++) sum += ratio[k];
+    for (int k = 0; k < count; k++) squares += (ratio[k] - sum / count) * (ratio[k] - sum / count);
+    *out = (struct echi_curve_ratio){sum / count, sqrt(squares / (count - 1))};
+    return out->deviation <= DEVIATION_MAX && fabs(out->log) < log(ECHI_MEASURED_LIMIT) ? ECHI_RATIO_KNOWN : ECHI_RATIO_NOISY;
+}
+
+const char *echi_ratio_reason(enum echi_ratio_known known) {
+    switch (known) {
+    case ECHI_RATIO_SHORT: return "too little of its curve falls beside theirs: longer runs tell more";
+    case ECHI_RATIO_APART: return "its losses are not those of rounds: train either for longer";
+    case ECHI_RATIO_NOISY: return "the ratio of samples differs too much from loss to loss: longer runs tell more";
+    default: return "";
+    }
+}
