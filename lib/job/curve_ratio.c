@@ -18,11 +18,12 @@ struct smooth { int count; double at[ECH_CURVE_MAX], loss[ECH_CURVE_MAX]; };   /
 /* Losses are those of weights, which lack what was behind: they are where these were. */
 static void smooth(const struct echi_curve_run *run, struct smooth *out) {
     int pooled[ECH_CURVE_MAX], n = 0;
+    double last = 0;
     for (int i = 0; i < run->points; i++) {
         const double at = run->at[i] - run->behind * run->round;
         if (!(at > 0)) continue;
         pooled[n] = 1;
-        out->at[n] = at;
+        out->at[n] = last = at;
         out->loss[n++] = run->loss[i];
         for (; n > 1 && out->loss[n - 1] >= out->loss[n - 2]; n--) {
             const int a = pooled[n - 2], b = pooled[n - 1];
@@ -32,6 +33,7 @@ static void smooth(const struct echi_curve_run *run, struct smooth *out) {
         }
     }
     out->count = n;
+    if (n > 0) out->at[n - 1] = last;   /* not before, where a run has stopped to learn */
     for (int i = 0; i < n; i++) {
         out->at[i] = log(out->at[i]);
         out->loss[i] = log(out->loss[i]);
@@ -58,29 +60,38 @@ static int blocks(const struct smooth *s, double from, double to) {
     return count;
 }
 
-enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, const struct echi_curve_run *other,
-                                       struct echi_curve_ratio *out) {
-    struct smooth a, b;
-    double ratio[LEVELS], sum = 0, squares = 0;
+/* Losses are spread over the samples of the slower one, where more of a run's time goes. */
+static enum echi_ratio_known compare(const struct smooth *slow, const struct smooth *fast, double least, struct echi_curve_ratio *out) {
+    const double to = at_loss(slow, least), from = fmax(slow->at[0], to - log(OF_REACHED));
+    double ratio[LEVELS], first = to, sum = 0, squares = 0;
     int count = 0;
-    smooth(rounds, &a);
-    smooth(other, &b);
-    if (a.count < BLOCKS || b.count < BLOCKS) return ECHI_RATIO_SHORT;
-    const double least = fmax(a.loss[a.count - 1], b.loss[b.count - 1]);
-    if (least >= a.loss[0] || least >= b.loss[0]) return ECHI_RATIO_APART;
-    const double to = at_loss(&a, least), from = fmax(a.at[0], to - log(OF_REACHED));
-    for (int k = 0; k < LEVELS; k++) {
-        const double at = between(k, 0, LEVELS - 1, from, to), loss = loss_at(&a, at);
-        if (loss <= b.loss[0]) ratio[count++] = at - at_loss(&b, loss);
+    for (int k = LEVELS - 1; k >= 0; k--) {
+        const double at = between(k, 0, LEVELS - 1, from, to), loss = loss_at(slow, at);
+        if (loss > fast->loss[0]) break;
+        ratio[count++] = at - at_loss(fast, loss);
+        first = at;
     }
     if (count < LEVELS / 2) return ECHI_RATIO_APART;
-    const double first = between(LEVELS - count, 0, LEVELS - 1, from, to);   /* levels that are left out are the first */
-    if (to - from < log(2) || blocks(&a, first, to) < BLOCKS || blocks(&b, first - ratio[0], to - ratio[count - 1]) < BLOCKS)
+    if (to - from < log(2) || blocks(slow, first, to) < BLOCKS || blocks(fast, first - ratio[count - 1], to - ratio[0]) < BLOCKS)
         return ECHI_RATIO_SHORT;
     for (int k = 0; k < count; k++) sum += ratio[k];
     for (int k = 0; k < count; k++) squares += (ratio[k] - sum / count) * (ratio[k] - sum / count);
     *out = (struct echi_curve_ratio){sum / count, sqrt(squares / (count - 1))};
     return out->deviation <= DEVIATION_MAX && fabs(out->log) < log(ECHI_MEASURED_LIMIT) ? ECHI_RATIO_KNOWN : ECHI_RATIO_NOISY;
+}
+
+enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, const struct echi_curve_run *other,
+                                       struct echi_curve_ratio *out) {
+    struct smooth a, b;
+    smooth(rounds, &a);
+    smooth(other, &b);
+    if (a.count < BLOCKS || b.count < BLOCKS) return ECHI_RATIO_SHORT;
+    const double least = fmax(a.loss[a.count - 1], b.loss[b.count - 1]);
+    if (least >= a.loss[0] || least >= b.loss[0]) return ECHI_RATIO_APART;
+    if (at_loss(&a, least) > at_loss(&b, least)) return compare(&a, &b, least, out);
+    const enum echi_ratio_known known = compare(&b, &a, least, out);
+    out->log = -out->log;
+    return known;
 }
 
 const char *echi_ratio_reason(enum echi_ratio_known known) {

@@ -42,8 +42,8 @@ bool echi_curve_policy_same(const struct echi_curve_policy *a, const struct echi
 /* ---- curve_ratio.c ---- */
 enum echi_ratio_known { ECHI_RATIO_KNOWN, ECHI_RATIO_SHORT, ECHI_RATIO_APART, ECHI_RATIO_NOISY };
 const char *echi_ratio_reason(enum echi_ratio_known known);   /* why it is not, for the end of a sentence */
-/* The natural logarithm of the samples that rounds need for a loss over those that `other` needs, in the mean over losses of the last
- * three quarters of what both have reached, and its standard deviation over these. */
+/* The natural logarithm of the samples that rounds need for a loss over those that `other` needs, in the mean over losses that the slower
+ * of the two had in the last three quarters of the samples in which both have come to them, and its standard deviation over these. */
 struct echi_curve_ratio { double log, deviation; };
 enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, const struct echi_curve_run *other, struct echi_curve_ratio *out);
 

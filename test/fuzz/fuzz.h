@@ -37,7 +37,7 @@ struct fuzz_driver {
     X(message) X(plan) X(times)                                                                                                  \
     X(model) X(json)                                                                                                             \
     X(idx) X(cifar)                                                                                                              \
-    X(plan_file) X(config) X(hosts) X(profile) X(import) X(report)                                                               \
+    X(plan_file) X(config) X(hosts) X(profile) X(curves) X(import) X(report)                                                               \
     X(safetensors) X(checkpoint) X(recording)                                                                                    \
     X(coded) X(probe)                                                                                                            \
     X(roles)

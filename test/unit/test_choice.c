@@ -143,6 +143,78 @@ static void a_small_head_apart_spares_nothing(void **state) {
     assert_true(choice.candidate[choice.taken].mostly_separated);
 }
 
+/* ---- what is known of efficiencies ---- */
+
+static void is(struct echi_efficiency known, double value, double error, bool measured) {
+    assert_true(fabs(known.value - value) < 1e-12 && fabs(known.error - error) < 1e-12 && known.measured == measured);
+}
+
+static void a_measurement_tells_of_its_policy_at_about_its_staleness(void **state) {
+    (void)state;
+    struct echi_evidence none = {0}, some = {.count = 3, .of = {{ECHI_SYNC_GSSP, 1, 2, 0.8, 0.05}, {ECHI_SYNC_SSP, 0, 1, 0.5, 0.1},
+                                                                {ECHI_SYNC_SSP, 0, 3, 1.25, 0.2}}};
+    for (double behind = 0; behind < 8; behind += 0.25)
+        for (int mostly = 0; mostly < 2; mostly++) {
+            const double table = echi_statistical_efficiency(mostly, behind), error = 0.15 * fmin(behind, 1);
+            is(echi_efficiency_of(&none, ECHI_SYNC_GSSP, true, mostly, behind), table, error, false);
+            is(echi_efficiency_of(&some, ECHI_SYNC_ASP, true, mostly, behind), table, error, false);
+            is(echi_efficiency_of(&some, ECHI_SYNC_GSSP, false, mostly, behind), table, error, false);
+            if (behind < 1 || behind > 4) is(echi_efficiency_of(&some, ECHI_SYNC_GSSP, true, mostly, behind), table, error, false);
+            else is(echi_efficiency_of(&some, ECHI_SYNC_GSSP, true, mostly, behind), 1 / (1 + 0.125 * behind), 0.05, true);
+        }
+    is(echi_efficiency_of(&none, ECHI_SYNC_BSP, false, false, 0), 1, 0, false);
+    /* Of two the nearer; what it gains does not grow. */
+    is(echi_efficiency_of(&some, ECHI_SYNC_SSP, false, false, 1.7), 1 / (1 + 1.7), 0.1, true);
+    is(echi_efficiency_of(&some, ECHI_SYNC_SSP, false, false, 1.8), 1 / (1 - 0.2 * 1.8 / 3), 0.2, true);
+    is(echi_efficiency_of(&some, ECHI_SYNC_SSP, false, false, 3), 1.25, 0.2, true);
+    is(echi_efficiency_of(&some, ECHI_SYNC_SSP, false, false, 6), 1.25, 0.2, true);
+}
+
+/* That all others were measured to need, whatever their staleness. */
+static void measured(double efficiency, double error) {
+    request.evidence.count = 0;
+    for (int separated = 0; separated < 2; separated++)
+        for (double behind = 0.2; behind < 20; behind *= 4) {
+            request.evidence.of[request.evidence.count++] = (struct echi_measured){ECHI_SYNC_SSP, (uint8_t)separated, behind, efficiency, error};
+            request.evidence.of[request.evidence.count++] = (struct echi_measured){ECHI_SYNC_GSSP, (uint8_t)separated, behind, efficiency, error};
+        }
+    assert_true(request.evidence.count <= ECHI_MEASURED_MAX);
+}
+
+static void what_was_measured_decides(void **state) {
+    (void)state;
+    lenet(8, (const double[]){500, 500, 1000, 1000, 2000, 2000, 4000, 4000});
+    chance(0.15, 0.02);
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_GSSP);
+    assert_false(choice.candidate[choice.taken].measured);
+    measured(1 / ECHI_MEASURED_LIMIT, 0);
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_BSP);
+    const double in_step = choice.candidate[choice.taken].goodput;
+    measured(1, 0);
+    take();
+    assert_true(plan.sync != ECHI_SYNC_BSP && choice.candidate[choice.taken].measured);
+    const double not_waiting = choice.candidate[choice.taken].rate;
+    assert_true(not_waiting > in_step * 1.1);
+    /* Better by more than the error; or by less. */
+    measured(1, 1 - in_step * 1.05 / not_waiting);
+    take();
+    assert_int_not_equal(plan.sync, ECHI_SYNC_BSP);
+    measured(1, 1 - in_step * 0.9 / not_waiting);
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_BSP);
+    /* Where a policy was given nothing is weighed. */
+    request.choose = false;
+    request.sync = ECHI_SYNC_GSSP;
+    take();
+    const int groups = plan.n_groups;
+    const double rate = choice.candidate[choice.taken].rate;
+    request.evidence.count = 0;
+    take();
+    assert_true(plan.n_groups == groups && choice.candidate[choice.taken].rate == rate);
+}
+
 /* ---- brute force ---- */
 
 
@@ -747,6 +819,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_predicted_is_known),
         cmocka_unit_test(a_floor_ends_what_is_slower),
+        cmocka_unit_test(a_measurement_tells_of_its_policy_at_about_its_staleness), cmocka_unit_test(what_was_measured_decides),
         cmocka_unit_test(even_nodes_go_in_step),
         cmocka_unit_test(unlike_nodes_go_in_groups_with_the_head_apart),
         cmocka_unit_test(a_small_head_apart_spares_nothing),

@@ -314,6 +314,14 @@ static void requests_come_back(void **state) {
         memcpy(request.shard_rank, shards[i / 2].rank, sizeof request.shard_rank);
         request.keep_all = i % 2;
         request.exchange = (enum echi_exchange)(i % (ECHI_EXCHANGES + 1));
+        for (size_t k = 0; k < i; k++) {
+            struct echi_measured *m = &request.evidence.of[request.evidence.count++];
+            m->sync = ECHI_SYNC_GSSP;
+            m->separated = i % 2;
+            m->behind = 1.5 + (double)k;
+            m->efficiency = 0.75;
+            m->error = 0.125;
+        }
         struct echi_writer w = echi_writer_over(bytes, sizeof bytes);
         echi_plan_request_put(&w, &request);
         struct echi_reader r = echi_reader_over(bytes, (size_t)(w.at - bytes));
