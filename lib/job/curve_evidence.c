@@ -155,8 +155,8 @@ static void tell_found(const struct ech_config *c, const struct echi_curves_foun
     file_of(c, file, sizeof file);
     if (found->runs == 0)
         return echi_config_log(c, ECH_LOG_INFO, "efficiency: %s has no run yet of this model, data, batch and learning rate", file);
-    echi_config_log(c, ECH_LOG_INFO, "efficiency: %s has %d run%s of this model, data, batch and learning rate, %d of them of bsp%s%s", file,
-                    found->runs, found->runs == 1 ? "" : "s", found->rounds,
+    echi_config_log(c, ECH_LOG_INFO, "efficiency: %s has %d run%s of this model, data, batch and learning rate, %d of them of bsp%s%s",
+                    file, found->runs, found->runs == 1 ? "" : "s", found->rounds,
                     found->rounds == 0                        ? ", with which the others are compared"
                     : found->unknown == ECHI_RATIO_KNOWN ? "" : "; of one it does not tell: ",
                     found->rounds == 0 ? "" : echi_ratio_reason(found->unknown));

@@ -81,7 +81,7 @@ static ech_status read_hash(struct echi_lines *lines, const char *needs, char ou
 }
 
 static ech_status read_task(struct echi_lines *lines, struct echi_curve_run *r) {
-    static const char needs[] = "behind 'run' comes a line like 'task 0123456789abcdef data 0123456789abcdef round 64', rounds up to 16777216";
+    static const char needs[] = "behind 'run' comes a line like 'task 0123456789abcdef data 0123456789abcdef round 64' (at most 16777216)";
     long round;
     ECHI_TRY(go_on(lines, "task", needs));
     ECHI_TRY(read_hash(lines, needs, r->task));
@@ -132,7 +132,7 @@ static ech_status read_behind(struct echi_lines *lines, struct echi_curve_run *r
 }
 
 static ech_status read_point(struct echi_lines *lines, struct echi_curve_run *r) {
-    static const char needs[] = "a point is written like 'at 32 loss 2.303', with samples above those of the line before and a loss above 0";
+    static const char needs[] = "a point is written like 'at 32 loss 2.3', with samples above those of the line before and a loss above 0";
     const int i = r->points;
     if (i == ECH_CURVE_MAX) return echi_lines_refuse(lines, "a run has at most 128 points", "at");
     ECHI_TRY(echi_lines_amount(lines, needs, no_unit, 0.5, AT_MAX, &r->at[i], NULL));

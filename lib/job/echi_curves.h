@@ -45,7 +45,8 @@ const char *echi_ratio_reason(enum echi_ratio_known known);   /* why it is not, 
 /* The natural logarithm of the samples that rounds need for a loss over those that `other` needs, in the mean over losses that the slower
  * of the two had in the last three quarters of the samples in which both have come to them, and its standard deviation over these. */
 struct echi_curve_ratio { double log, deviation; };
-enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, const struct echi_curve_run *other, struct echi_curve_ratio *out);
+enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, const struct echi_curve_run *other,
+                                       struct echi_curve_ratio *out);
 
 /* ---- curve_evidence.c ---- */
 struct echi_curves_found {

@@ -52,7 +52,7 @@ plans 0 '^[* ] gssp' --efficiency "$file" --staleness 7 --separate off
 check "nor of another bound" eval '! out "measured by earlier"'
 sims 0 '^  speed ' --sync auto --separate off --steps 20 --efficiency "$file"
 check "a run's log tells which are measured" err 'plan: efficiency of gssp, [0-9] groups is measured by earlier runs, give or take'
-check "and what the others are" err 'plan: efficiency of the others is of a table made with LeNet-5, give or take [0-9]+ %: nothing is measured'
+check "and what the others are" err 'of the others is of a table made with LeNet-5, give or take [0-9]+ %: nothing is measured'
 
 # --- what is trained is what is trained without; what is not kept, and why
 data=$work/bars
@@ -73,7 +73,8 @@ check "a live run adds its own" runs_kept 4
 # And once more, as one of ssp.
 awk '/^run / { n++; text[n] = "" } { text[n + 0] = text[n + 0] $0 "\n" }
      END { for (i = 0; i <= n; i++) printf "%s", text[i]
-           sub(/policy bsp [^\n]*\nbehind 0/, "policy ssp separated 0 staleness 3 rounds_apart 0 damping 0 drop_older 0 weigh_by_time 0\nbehind 0.4", text[n])
+           sub("policy bsp separated 0 staleness 0", "policy ssp separated 0 staleness 3", text[n])
+           sub("behind 0", "behind 0.4", text[n])
            printf "%s", text[n] }' "$file" >"$work/two"
 live 0 '^  speed ' --efficiency "$work/two" --sync auto --record "$work/record"
 check "the run was planned by the file" err 'efficiency: .*two has 2 runs .*, 1 of them of bsp'

@@ -13,8 +13,8 @@ $build/test/fuzz/test_fuzz ${1:+--seconds "$1"} ${CORPUS:+--keep "$CORPUS"} >/de
 parsers="ops/codec.c net/frame.c net/receive.c net/hello.c net/address.c lib/core/types/message.c lib/core/roles/trace.c lib/model/text.c
          lib/model/model.c lib/model/json_read.c lib/model/safetensors.c lib/model/tensor_match.c
          lib/data/idx.c lib/data/cifar.c lib/job/plan_file.c lib/job/config.c lib/job/config_check.c
-         lib/job/number.c lib/drive/replay/recording.c lib/job/checkpoint.c lib/job/lines.c lib/job/profile.c lib/job/curves.c lib/job/curve_ratio.c
-         lib/job/report_read.c
+         lib/job/number.c lib/drive/replay/recording.c lib/job/checkpoint.c lib/job/lines.c lib/job/profile.c lib/job/report_read.c
+         lib/job/curves.c lib/job/curve_ratio.c lib/job/curve_evidence.c
          lib/import/import.c lib/import/table.c lib/import/caffe.c lib/import/graph.c lib/import/alpha_beta.c
          lib/drive/sim/hosts.c lib/doctor/meet.c lib/drive/live/links.c port/pure/echi_error.c"
 printf '%-26s %7s %9s %9s\n' file lines covered branches

@@ -172,13 +172,11 @@ static void a_measurement_tells_of_its_policy_at_about_its_staleness(void **stat
 
 /* That all others were measured to need, whatever their staleness. */
 static void measured(double efficiency, double error) {
-    request.evidence.count = 0;
-    for (int separated = 0; separated < 2; separated++)
-        for (double behind = 0.2; behind < 20; behind *= 4) {
-            request.evidence.of[request.evidence.count++] = (struct echi_measured){ECHI_SYNC_SSP, (uint8_t)separated, behind, efficiency, error};
-            request.evidence.of[request.evidence.count++] = (struct echi_measured){ECHI_SYNC_GSSP, (uint8_t)separated, behind, efficiency, error};
-        }
-    assert_true(request.evidence.count <= ECHI_MEASURED_MAX);
+    for (int i = 0; i < ECHI_MEASURED_MAX; i++) {
+        const double behind = 0.2 * pow(4, i / 4);
+        request.evidence.of[i] = (struct echi_measured){i % 2 ? ECHI_SYNC_SSP : ECHI_SYNC_GSSP, i / 2 % 2, behind, efficiency, error};
+    }
+    request.evidence.count = ECHI_MEASURED_MAX;
 }
 
 static void what_was_measured_decides(void **state) {

@@ -271,7 +271,8 @@ static void refusals_name_the_line(void **state) {
         {4, "policy gssp separated 2", "'separated' with a whole number from 0 to 1, found '2'", 4},
         {4, "policy gssp separated 1 staleness 1.5", "'staleness' with a whole number from 0 to 1000000, found '1.5'", 4},
         {4, "policy gssp separated 1 staleness 3 rounds_apart 4 damping -1", "'damping' with a number from 0 to 1000000", 4},
-        {5, "behind 0", "from 0.000001 to 1000000, found '0'", 5}, {5, "behind nan", "found 'nan'", 5}, {5, NULL, "comes a line 'behind'", 5},
+        {5, "behind 0", "from 0.000001 to 1000000, found '0'", 5}, {5, "behind nan", "found 'nan'", 5},
+        {5, NULL, "comes a line 'behind'", 5},
         {6, "at 32", "found the end of the line", 6}, {6, "at 0 loss 1", "a point is written like", 6},
         {6, "at 32 loss 0", "a loss above 0, found '0'", 6}, {6, "at 32 loss 1e999", "a loss above 0", 6},
         {7, "at 32 loss 1", "above those of the line before", 7}, {11, "behind 1", "of 0 rounds under bsp, found '1'", 11}};
@@ -341,7 +342,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ratios_are_those_of_the_curves), cmocka_unit_test(noise_is_told_of),
         cmocka_unit_test(what_cannot_be_compared_is_not), cmocka_unit_test(a_plateau_counts),
-        cmocka_unit_test(policies_are_compared_with_rounds), cmocka_unit_test(other_runs_tell_nothing), cmocka_unit_test(old_runs_make_room),
+        cmocka_unit_test(policies_are_compared_with_rounds), cmocka_unit_test(other_runs_tell_nothing),
+        cmocka_unit_test(old_runs_make_room),
         cmocka_unit_test(refusals_name_the_line), cmocka_unit_test(there_is_an_end_to_it), cmocka_unit_test(bins_hold_every_sample),
         cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(numbers_have_a_point_everywhere),
     };

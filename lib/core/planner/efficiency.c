@@ -39,8 +39,8 @@ double echi_statistical_efficiency(bool mostly_separated, double behind) {
     return 1 / (mostly_separated ? at(trunk, sizeof trunk / sizeof trunk[0], behind) : at(whole, sizeof whole / sizeof whole[0], behind));
 }
 
-/* Of the table, from one round behind on: epochs of its runs differ by as much (four nodes: 1.0 to 1.6), and it was made with one small net.
- * Of half a round it tells half as much. */
+/* Of the table, from one round behind on: epochs of its runs differ by as much (four nodes: 1.0 to 1.6), and it was made with one small
+ * net. Half a round costs half as much, and is known twice as well. */
 #define TABLE_ERROR 0.15
 static struct echi_efficiency of_table(bool mostly_separated, double behind) {
     return (struct echi_efficiency){echi_statistical_efficiency(mostly_separated, behind), TABLE_ERROR * (behind < 1 ? behind : 1), false};
