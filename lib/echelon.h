@@ -271,10 +271,10 @@ struct ech_config {
      * are owned by all that train, unless shards names some; not with sync_norm or separate) or "auto" (default): the ring
      * where it is predicted to be as fast as several owners, or to gain 5 % over one. Only rank 0 reads it. */
     char exchange[16];
-    /* File in which rank 0 keeps the training loss by samples of runs, and their policies; made when the first run ends, "" (default): none.
-     * A plan takes from it what a policy's staleness costs: the samples that earlier runs of the same model, data, batch, learning rate and
-     * optimiser needed to the same losses under bsp and under this policy. Of what is not in it a table tells that was made with LeNet-5. A
-     * run that began with `init`, went on from a checkpoint, followed `plan`'s file or was local adds nothing. */
+    /* File in which rank 0 keeps the training loss by samples of runs, in their first epochs; made when the first run ends; "" (default):
+     * none. A plan takes from it what a policy's staleness costs: the samples that earlier runs of the same model, data, batch, learning
+     * rate and optimiser needed to the same losses under bsp and under this policy. Of what is not in it a table tells that was made with
+     * LeNet-5. A run that began with `init`, went on from a checkpoint, followed `plan`'s file or was local adds nothing. */
     char efficiency[1024];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
@@ -339,7 +339,8 @@ struct ech_candidate {
     double efficiency_error; const char *efficiency_from;
 };
 
-/* Training loss where `samples` were applied, the mean over the samples around; of weights that were computed on, staleness included. */
+/* Training loss where `samples` were applied, the mean over the samples around; of weights that were computed on, staleness included. Of
+ * the first epoch: losses of samples that nothing was learnt from yet. */
 #define ECH_CURVE_MAX 128
 struct ech_loss_point { double samples, loss; };
 
@@ -425,7 +426,7 @@ struct ech_report {
     uint64_t slot_bytes[ECH_WORLD_MAX];
     double behind;                        /* rounds that pushes were behind, mean: staleness_mean, and what other groups had done that their
                                              owners did not know yet, as predicted; negative: not known */
-    int n_loss_curve; struct ech_loss_point loss_curve[ECH_CURVE_MAX];   /* ascending, in steps of equal numbers of samples */
+    int n_loss_curve; struct ech_loss_point loss_curve[ECH_CURVE_MAX];   /* ascending, a point for as many samples each */
     /* Statistical efficiency of this run's policy by its curve and by those of earlier runs (option efficiency), and its standard error as
      * a part of it. Negative: not known, or 1 by definition, under BSP. */
     double measured_efficiency, measured_efficiency_error;

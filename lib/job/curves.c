@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The file of loss curves. The first line is its version; of each run follow, in this order:
+ * The file of loss curves, of first epochs. The first line is its version; of each run follow, in this order:
  *     run lenet5 on data/mnist                 (for people)
  *     task 0123456789abcdef data 0123456789abcdef round 64
  *     policy gssp separated 1 staleness 3 rounds_apart 4 damping 0 drop_older 0 weigh_by_time 0

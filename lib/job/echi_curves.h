@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Statistical efficiency as runs have measured it (--efficiency FILE): the file keeps the training loss by samples of each run, and a plan
- * compares what asynchronous policies needed for a loss with what rounds did. Pollux (Qiao et al., OSDI 2021) derives efficiency from the
- * gradient noise scale, which tells of larger batches; what staleness costs it does not, so losses are compared.
+ * Statistical efficiency as runs have measured it (--efficiency FILE): the file keeps the training loss by samples of each run's first
+ * epoch, and a plan compares what asynchronous policies needed for a loss with what rounds did. Pollux (Qiao et al., OSDI 2021) derives
+ * efficiency from the gradient noise scale, which tells of larger batches; what staleness costs it does not, so losses are compared.
  * curves.c (the file), curve_ratio.c (two curves compared), curve_evidence.c (this run's) */
 #ifndef ECHI_CURVES_H
 #define ECHI_CURVES_H

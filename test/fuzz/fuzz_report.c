@@ -41,6 +41,8 @@ static void check(const struct ech_report *r) {
     for (int k = 0; r->kind_name[k]; k++) FUZZ_CHECK(shown(r->kind_name[k]));
     FUZZ_CHECK(r->n_candidates >= 0 && r->n_candidates <= ECH_CANDIDATES_MAX && r->n_what_if >= 0 && r->n_what_if <= ECH_WHAT_IF_MAX);
     for (int i = 0; i < r->n_candidates; i++) FUZZ_CHECK(shown(r->candidate[i].sync) && r->candidate[i].groups <= ECH_GROUPS_MAX);
+    for (int i = 0; i < r->n_candidates; i++) FUZZ_CHECK(shown(r->candidate[i].efficiency_from));
+    FUZZ_CHECK(r->n_loss_curve >= 0 && r->n_loss_curve <= ECH_CURVE_MAX);
     for (int i = 0; i < r->n_what_if; i++) FUZZ_CHECK(shown(r->what_if[i].what) && rank_or_none(r, r->what_if[i].rank));
     FUZZ_CHECK(!(r->seconds < 0) && !(r->link_out[0].rate < 0) && r->target_seconds >= -1);
 }
@@ -87,7 +89,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     if (i > 0) return fuzz_seed_text(text, i - 1, out, cap);
     struct ech_report r = {.model = "lenet5", .sync = "gssp", .world = 2, .n_groups = 2, .group_of = {0, 1}, .head = 1, .lost_peer = -1,
                            .net_negative = 1, .target_seconds = -1, .kind_name = {"push"}, .codec = "topk:paper",
-                           .n_candidates = 1, .candidate = {{"asp", 1, 0, 1, 9, 0.5, 0.75, 6}}, .n_what_if = 1,
+                           .n_candidates = 1, .candidate = {{"asp", 1, 0, 1, 9, 0.5, 0.75, 6, 0.15, "table"}}, .n_what_if = 1,
                            .what_if = {{"steps", -1, 0.25}}};
     const size_t len = ech_report_json(&r, (char *)out, cap);
     FUZZ_CHECK(len < cap);

@@ -174,7 +174,8 @@ static void a_measurement_tells_of_its_policy_at_about_its_staleness(void **stat
 static void measured(double efficiency, double error) {
     for (int i = 0; i < ECHI_MEASURED_MAX; i++) {
         const double behind = 0.2 * pow(4, i / 4);
-        request.evidence.of[i] = (struct echi_measured){i % 2 ? ECHI_SYNC_SSP : ECHI_SYNC_GSSP, i / 2 % 2, behind, efficiency, error};
+        const enum echi_sync sync = i % 2 ? ECHI_SYNC_SSP : ECHI_SYNC_GSSP;
+        request.evidence.of[i] = (struct echi_measured){(uint8_t)sync, (uint8_t)(i / 2 % 2), behind, efficiency, error};
     }
     request.evidence.count = ECHI_MEASURED_MAX;
 }

@@ -202,7 +202,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     echi_rates_follow(c, e->now);
     echi_shares_follow(c, e->now);
     c->loss_sum += m->loss;
-    echi_curve_add(&c->curve, plan_of(c)->round, c->applied, m->loss, m->lease.n);
+    if (m->lease.epoch == 0) echi_curve_add(&c->curve, plan_of(c)->round, c->applied, m->loss, m->lease.n);
     if (c->policy->rounds) {   /* whoever did which part */
         c->round_loss += m->loss;
         c->round_in += m->lease.n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Training loss by samples while a run goes: what statistical efficiency is measured by (lib/job/echi_curves.h). curve.c */
+ * Training loss by samples while the first epoch goes: what statistical efficiency is measured by (lib/job/echi_curves.h). A sample that
+ * nothing was learnt from yet is as good as one of a test set; later losses fall with epochs, whatever the policy. curve.c */
 #ifndef ECHI_CURVE_H
 #define ECHI_CURVE_H
 #include <stdint.h>

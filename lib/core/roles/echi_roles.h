@@ -452,7 +452,7 @@ struct echi_coordinator {
                                                      in them; then who was asked for them; what is here */
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
-    struct echi_curve curve;                      /* of this run's samples; the driver reads it */
+    struct echi_curve curve;                      /* of the first epoch; the driver reads it */
     double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */
     bool loss_noted; uint32_t loss_round; double loss_before;   /* the last round in loss_of_run, and what that was before it */
     uint64_t trunk_bins[ECHI_STALENESS_BINS], head_bins[ECHI_STALENESS_BINS];   /* pushes by staleness, see echi_staleness_bin */
