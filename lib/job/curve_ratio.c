@@ -11,7 +11,7 @@
 #define LEVELS 16          /* losses at which curves are compared */
 #define OF_REACHED 4.0     /* from 1 / so many of the samples to the least loss that both have; at least twice the first of these */
 #define BLOCKS 4           /* of each curve there, at least: of fewer hardly anything fell */
-#define DEVIATION_MAX 0.5
+#define DEVIATION_MAX 0.3
 
 struct smooth { int count; double at[ECH_CURVE_MAX], loss[ECH_CURVE_MAX]; };   /* logarithms; losses fall */
 
@@ -87,7 +87,6 @@ enum echi_ratio_known echi_curve_ratio(const struct echi_curve_run *rounds, cons
     smooth(other, &b);
     if (a.count < BLOCKS || b.count < BLOCKS) return ECHI_RATIO_SHORT;
     const double least = fmax(a.loss[a.count - 1], b.loss[b.count - 1]);
-    if (least >= a.loss[0] || least >= b.loss[0]) return ECHI_RATIO_APART;
     if (at_loss(&a, least) > at_loss(&b, least)) return compare(&a, &b, least, out);
     const enum echi_ratio_known known = compare(&b, &a, least, out);
     out->log = -out->log;

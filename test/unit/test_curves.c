@@ -77,8 +77,9 @@ static void what_cannot_be_compared_is_not(void **state) {
     struct echi_curve_run rounds = power(1, 60000, 0, 0), other = power(0.003, 60000, 1, 0);
     assert_int_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_APART);   /* it ends where the other begins */
     assert_int_equal(echi_curve_ratio(&other, &rounds, &ratio), ECHI_RATIO_APART);
-    other = power(0.8, 60000, 1, 0);
-    other.points = 3;
+    other = power(0.8, 60000, 0, 0);
+    other.points = 3;   /* where it is has two pieces, as long as all of the other */
+    for (int i = 0; i < 3; i++) other.at[i] = 300 * pow(14, i), other.loss[i] = 3 * pow(0.8 * other.at[i] / 1000, -0.7);
     assert_int_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_SHORT);
     other.points = 0;
     assert_int_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_SHORT);
@@ -87,10 +88,27 @@ static void what_cannot_be_compared_is_not(void **state) {
     assert_int_not_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_KNOWN);   /* nothing is learnt */
     for (int i = 0; i < 100; i++) other.loss[i] = 3 * pow(other.at[i] / 1000, -0.7) * (i < 50 ? 0.3 : 1.2);
     assert_int_not_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_KNOWN);   /* first much better, then worse */
+    for (int i = 0; i < 100; i++) other.loss[i] = 3 * pow(other.at[i] / 1000, -0.15);
+    rounds = power(1, 10000, 0, 0);
+    assert_int_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_NOISY);   /* the less is left, the worse it is */
     other = power(1, 60000, 1000, 0);   /* all its weights are from before the first sample */
     for (int i = 0; i < 100; i++) other.at[i] -= 64000;
     assert_int_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_SHORT);
     for (int i = ECHI_RATIO_SHORT; i <= ECHI_RATIO_NOISY; i++) assert_true(strlen(echi_ratio_reason((enum echi_ratio_known)i)) > 10);
+}
+
+/* Of losses that only one of the two had nothing is made up. */
+static void nothing_is_made_up(void **state) {
+    (void)state;
+    const struct echi_curve_run rounds = power(1, 60000, 0, 0);
+    struct echi_curve_run other = power(2, 60000, 1, 0);
+    struct echi_curve_ratio ratio;
+    other.points = 88;   /* it begins when rounds have a third of what is compared behind them, hardly falling */
+    memmove(other.at, other.at + 12, 88 * sizeof other.at[0]);
+    memmove(other.loss, other.loss + 12, 88 * sizeof other.loss[0]);
+    other.loss[0] = other.loss[1] * 1.0001;
+    assert_int_equal(echi_curve_ratio(&rounds, &other, &ratio), ECHI_RATIO_KNOWN);
+    if (fabs(ratio.log - log(2)) > 0.02 || ratio.deviation > 0.05) fail_msg("%g +- %g", exp(ratio.log), ratio.deviation);
 }
 
 /* A run that has stopped to learn, with which a tenth more samples bring nothing, is not taken for as good as one that goes on. */
@@ -331,6 +349,13 @@ static void bins_hold_every_sample(void **state) {
             assert_true(c.bin[i].samples < full + round && c.bin[i].samples + round > full);
         }
     }
+    struct echi_curve even = {0};   /* leases that end with bins fill them */
+    for (uint64_t at = 64; at <= 64 * 200; at += 64) echi_curve_add(&even, 64, at, (double)at, 64);
+    assert_int_equal(even.width, 128);
+    for (int i = 0; i < ECHI_CURVE_BINS; i++) {
+        assert_int_equal(even.bin[i].samples, i < 100 ? 128 : 0);
+        assert_true(even.bin[i].loss == (i < 100 ? 128 * 2 * i + 64 * 3 : 0));
+    }
     struct echi_curve c = {0};
     echi_curve_add(&c, 64, UINT64_MAX / 2, 1, 64);   /* a run that went on from far away */
     echi_curve_add(&c, 64, 10, 1, 64);               /* whose samples were taken back */
@@ -342,6 +367,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ratios_are_those_of_the_curves), cmocka_unit_test(noise_is_told_of),
         cmocka_unit_test(what_cannot_be_compared_is_not), cmocka_unit_test(a_plateau_counts),
+        cmocka_unit_test(nothing_is_made_up),
         cmocka_unit_test(policies_are_compared_with_rounds), cmocka_unit_test(other_runs_tell_nothing),
         cmocka_unit_test(old_runs_make_room),
         cmocka_unit_test(refusals_name_the_line), cmocka_unit_test(there_is_an_end_to_it), cmocka_unit_test(bins_hold_every_sample),
