@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Optimal merging against all ways to cut a step's gradients, against MG-WFBP's greedy rule, buckets of a size and no merging at all. */
-#include "echi_merge.h"
 #include "echi_random.h"
+#include "merge_rules.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -17,17 +17,8 @@ static struct echi_merge_work work;
 static struct echi_merge_piece piece[ECHI_PARTS_MAX];
 static bool begins[ECHI_PARTS_MAX];
 
-/* When the last message of this cut is through. */
 static double through(int count, const struct echi_merge_stage *stage, const bool *cut) {
-    double first = 0, second = 0, params = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        params += piece[i].params;
-        if (!cut[i]) continue;
-        first = fmax(first, piece[i].ready) + stage[0].message + stage[0].param * params;
-        second = fmax(second, first) + stage[1].message + stage[1].param * params;
-        params = 0;
-    }
-    return second;
+    return merge_through(piece, count, stage, cut);
 }
 
 static double best_of_all(int count, const struct echi_merge_stage *stage) {
@@ -38,36 +29,6 @@ static double best_of_all(int count, const struct echi_merge_stage *stage) {
         best = fmin(best, through(count, stage, cut));
     }
     return best;
-}
-
-/* The rule of MG-WFBP's published program: from the last layer on, each is merged into the one before it where that is ready while the
- * message is sent, and sooner than a message alone would take. */
-static void greedy(int count, const struct echi_merge_stage *stage, bool *cut) {
-    double params[ECHI_PARTS_MAX], takes[ECHI_PARTS_MAX], leaves[ECHI_PARTS_MAX];
-    for (int i = 0; i < count; i++) {
-        params[i] = piece[i].params;
-        takes[i] = stage->message + stage->param * params[i];
-        cut[i] = true;
-    }
-    for (int i = count - 1; i > 0; i--) {
-        for (int k = count - 1; k >= 0; k--) leaves[k] = fmax(piece[k].ready, k == count - 1 ? 0 : leaves[k + 1] + takes[k + 1]);
-        const double next = piece[i - 1].ready;
-        if (!(next < leaves[i] + takes[i] && (leaves[i] > next || next - leaves[i] < stage->message))) continue;
-        params[i - 1] += params[i];
-        takes[i - 1] = stage->message + stage->param * params[i - 1];
-        params[i] = takes[i] = 0;
-        cut[i] = false;
-    }
-}
-
-/* As DDP has it: whoever fills a bucket is its last. */
-static void buckets(int count, double size, bool *cut) {
-    double params = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        params += piece[i].params;
-        cut[i] = i == 0 || params >= size;
-        if (cut[i]) params = 0;
-    }
 }
 
 static double part(struct echi_random *r, double most) { return most * echi_random_below(r, 1000) / 1000; }
@@ -99,11 +60,11 @@ static void no_cut_is_better(void **state) {
         if (fabs(found - best) > 1e-12 * best) fail_msg("seed %u: %d pieces take %.15g, the best way %.15g", seed, count, found, best);
         assert_true(begins[0] && fabs(through(count, stage, begins) - found) <= 1e-12 * found);
         for (int i = 0; i < count; i++) most = work.ways[i] > most ? work.ways[i] : most;
-        greedy(count, stage, cut);
+        merge_greedy(piece, count, stage, cut);
         longer += through(count, stage, cut) > found * (1 + 1e-9);
         worst = fmax(worst, through(count, stage, cut) / found);
         assert_true(through(count, stage, cut) >= found * (1 - 1e-12));
-        buckets(count, 2, cut);
+        merge_buckets(piece, count, 2, 2, cut);
         assert_true(through(count, stage, cut) >= found * (1 - 1e-12));
     }
     print_message("ways kept: %d at most; the greedy rule takes longer in %.1f %% of the cases, %.2f times as long in one\n", most,
@@ -150,7 +111,7 @@ static void where_the_greedy_rule_waits(void **state) {
     const struct echi_merge_stage stage[ECHI_MERGE_STAGES] = {{6, 1}};
     bool cut[ECHI_PARTS_MAX];
     set(3, (double[]){6, 5, 2}, (double[]){1, 1, 5}, 0);
-    greedy(3, stage, cut);
+    merge_greedy(piece, 3, stage, cut);
     assert_true(cut[0] && cut[1] && !cut[2] && fabs(through(3, stage, cut) - 26) < 1e-12);
     assert_true(fabs(echi_merge(piece, 3, stage, &work, begins) - 21) < 1e-12);
     assert_true(begins[0] && !begins[1] && begins[2]);
