@@ -90,6 +90,14 @@ ech_status ech_recording_trace(const char *dir, const char *path, void (*clock)(
  * Errors as above; ECH_E_UNSUPPORTED: that rank has recorded no step. out_rank, when not NULL: whose they are. */
 ech_status ech_recording_layers(const char *dir, int rank, const char *path, int *out_rank, struct ech_error *err);
 
+/* A step as it was recorded, of all nodes on rank 0's clock, into *out (struct ech_timeline below): of the node whose steps take the
+ * longest the one that takes as long as the median of them, from the end of the step before to its end. What a recording lacks is taken
+ * for a queue: a message is on its sender's way out from the end of the one that left before until it had left, then on its receiver's
+ * way in. *out_report is filled with the run's model, data, policy and world, and with the step's critical path. Errors as of
+ * ech_recording_trace; ECH_E_UNSUPPORTED: no node has recorded two steps. */
+struct ech_timeline;
+ech_status ech_recording_timeline(const char *dir, struct ech_timeline *out, struct ech_report *out_report, struct ech_error *err);
+
 /* ---- reports ---- */
 
 /* The report in a file that ech_train, ech_simulate or ech_report_json has written, of this version or of another: keys that it does not
@@ -122,6 +130,7 @@ struct ech_timeline {
     int count, left_out;          /* left_out: for want of capacity */
     double seconds;               /* of the round; 0: there is none */
     int rank;                     /* the slowest node; -1: all wait for rounds */
+    uint64_t step, steps;         /* it was recorded: number `step`, from 1 on, of so many; steps 0: it is predicted */
     /* Images a second with all links so many times as fast, the plan unchanged; n_sweep 0: no link is known. */
     int n_sweep; double faster[ECH_SWEEP], images_per_second[ECH_SWEEP];
 };

@@ -13,6 +13,7 @@ static const struct ech_option own[] = {
     {"rank", "R", "", "only that rank (of a recorded run)"},
     {"trace", "FILE", "", "write all nodes on one clock as a trace for chrome://tracing or ui.perfetto.dev"},
     {"layers", "FILE", "", "write what a step of --rank (default: the first that trains) takes by layer as a table"},
+    {"svg", "FILE", "", "draw a step of all nodes as it was recorded, with its critical path (SVG)"},
     {"help", NULL, "", "this text"},
 };
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
@@ -30,7 +31,9 @@ static void print_help(const struct words *w) {
          "bottleneck by that.\n\n"
          "--trace puts all nodes' clocks on that of rank 0, by the times of their messages, and prints each one's offset and drift.\n"
          "The table of --layers has the columns of the data set of the DAG model of synchronous SGD (Shi and others, 2018):\n"
-         "Id Name Forward Backward Comm. Size, in microseconds and bytes.\n");
+         "Id Name Forward Backward Comm. Size, in microseconds and bytes.\n"
+         "--svg draws the step that takes as long as the median one of the slowest node, on the same clock, from the end of the step\n"
+         "before to its end, as `echelon plan --svg` draws what is predicted.\n");
     words_print_options(w);
     printf("\nExit status: 0, %d usage; others as `echelon train --help` lists.\n", EXIT_USAGE);
 }
@@ -144,9 +147,26 @@ static ech_status write_files(const struct words *w, int rank, struct ech_error 
     return status;
 }
 
+/* Returns the exit status. */
+static int write_picture(const struct words *w) {
+    const char *path = words_given(w, "svg");
+    static struct ech_report report;
+    struct ech_timeline line;
+    struct ech_error err = {0};
+    if (!path) return 0;
+    ech_status status = svg_open(&line, path, &err);
+    if (status == ECH_OK) status = ech_recording_timeline(w->dir, &line, &report, &err);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    const int ended = svg_close(&line, path, &report, exit_status(status));
+    if (ended != 0) return ended;
+    printf("  step             %llu of %llu is drawn in %s\n", (unsigned long long)line.step, (unsigned long long)line.steps, path);
+    path_print(stdout, &report);
+    return 0;
+}
+
 /* A file is a report. */
 static int explain_file(const struct words *w) {
-    static const char *const of_folder[] = {"rank", "trace", "layers"};
+    static const char *const of_folder[] = {"rank", "trace", "layers", "svg"};
     for (size_t i = 0; i < sizeof of_folder / sizeof of_folder[0]; i++) {
         if (!words_given(w, of_folder[i])) continue;
         fprintf(stderr, "echelon: --%s goes with the folder of a recorded run, and '%.80s' is a file\n", of_folder[i], w->dir);
@@ -165,6 +185,7 @@ static int explain_folder(const struct words *w) {
     if (!words_whole(w, "rank", 0, ECH_WORLD_MAX - 1, &rank)) return EXIT_USAGE;
     ech_status status = check_file(w, "trace", &err);
     if (status == ECH_OK) status = check_file(w, "layers", &err);
+    if (status == ECH_OK) status = check_file(w, "svg", &err);
     if (status == ECH_OK) {
         status = ech_recording_about(w->dir, &about, &err);
         if (status == ECH_E_IO) advice = "; " MAKES_THEM;
@@ -184,7 +205,7 @@ static int explain_folder(const struct words *w) {
     if (status == ECH_OK) status = write_files(w, rank, &err);
     fflush(stdout);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s%s\n", err.text, advice);
-    return exit_status(status);
+    return status == ECH_OK ? write_picture(w) : exit_status(status);
 }
 
 int explain_main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * --svg: a round of a plan as a picture, and what the plan would make on other links. SVG 1.1, without scripts, of a fixed width; white
- * behind, so that it can be read in dark viewers too. */
+ * --svg: a round of a plan, or a recorded step, as a picture, and what the plan would make on other links. SVG 1.1, without scripts, of a
+ * fixed width; white behind, so that it can be read in dark viewers too. */
 #include "tool.h"
 #include "echelon_dev.h"
 
@@ -110,8 +110,11 @@ static void put_title(const struct picture *p) {
     put_text(p->to, r->model);
     fputs(", ", p->to);
     put_text(p->to, r->sync);
-    fprintf(p->to, ", %d node%s: %.0f images/s are predicted</text>\n", r->world, r->world == 1 ? "" : "s",
-            r->predicted_images_per_second);
+    fprintf(p->to, ", %d node%s: ", r->world, r->world == 1 ? "" : "s");
+    if (p->line->steps > 0)
+        fprintf(p->to, "step %llu of %llu, as it was recorded</text>\n", (unsigned long long)p->line->step,
+                (unsigned long long)p->line->steps);
+    else fprintf(p->to, "%.0f images/s are predicted</text>\n", r->predicted_images_per_second);
     fprintf(p->to, "<text x=\"%d\" y=\"52\" font-size=\"13\">Critical path, ", LEFT);
     path_length_print(p->to, r);
     if (fabs(p->line->seconds - r->path_seconds) > 0.005 * r->path_seconds)   /* steps vary */

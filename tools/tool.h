@@ -130,8 +130,8 @@ void target_print(FILE *to, const struct target *target, const struct ech_report
 /* plan.c */
 int plan_main(int argc, char **argv);
 
-/* svg.c: a round of a plan as a picture (SVG 1.1), and what the plan would make on other links. `out` is to be filled by ech_simulate, if
- * it has memory then: with path "" it has none, and there is no picture. */
+/* svg.c: a round of a plan, or a recorded step, as a picture (SVG 1.1), and what the plan would make on other links. `out` is to be
+ * filled by ech_simulate or ech_recording_timeline, if it has memory then: with path "" it has none, and there is no picture. */
 struct ech_timeline;
 ech_status svg_open(struct ech_timeline *out, const char *path, struct ech_error *err);
 int svg_close(struct ech_timeline *line, const char *path, const struct ech_report *report, int status);   /* as curve_close */

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Recordings for other programs: a trace of all nodes on one clock, and the times of layers. */
+ * Recordings for other programs: a trace of all nodes on one clock, the times of layers, a step as a time line. */
 #include "echelon_dev.h"
 #include "echi_recordings.h"
 #include "echi_error.h"
 #include "echi_number.h"
+#include "echi_sync.h"
+#include "echi_time_line.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------- a trace */
@@ -25,6 +28,13 @@ static ech_status write_trace(struct echi_recordings *f, const struct echi_clock
     return status;
 }
 
+/* All recordings, and their clocks, which are the caller's to free, also after a failure. */
+static ech_status load_clocks(struct echi_recordings *f, const char *dir, struct echi_clock **out, struct ech_error *err) {
+    ECHI_TRY(echi_recordings_load_all(f, dir, err));
+    *out = calloc((size_t)f->world, sizeof **out);
+    return *out ? echi_recordings_clocks(f->recording, f->world, *out, err) : echi_fail_memory(err, "replay.trace", "the clocks");
+}
+
 static struct ech_clock public_clock(const struct echi_clock *c) {
     const double error = echi_clock_error(c);
     return (struct ech_clock){.rank = c->rank, .through = c->through, .offset = (double)(c->first - c->zero) * 1e-9,
@@ -37,11 +47,7 @@ ech_status ech_recording_trace(const char *dir, const char *path, void (*told)(v
     struct echi_clock *clock = NULL;
     if (!path) return echi_fail(err, ECH_E_ARGUMENT, "replay.trace", "no file was given");
     ECHI_TRY(echi_recordings_make(dir, &f, err));
-    ech_status status = echi_recordings_load_all(f, dir, err);
-    if (status == ECH_OK) {
-        clock = calloc((size_t)f->world, sizeof *clock);
-        status = clock ? echi_recordings_clocks(f->recording, f->world, clock, err) : echi_fail_memory(err, "replay.trace", "the clocks");
-    }
+    ech_status status = load_clocks(f, dir, &clock, err);
     if (status == ECH_OK) status = write_trace(f, clock, path, err);
     for (int r = 0; status == ECH_OK && told && r < f->world; r++) {
         const struct ech_clock one = public_clock(&clock[r]);
@@ -108,5 +114,46 @@ ech_status ech_recording_layers(const char *dir, int rank, const char *path, int
 out:
     echi_recordings_discard(f);
     free(l);
+    return status;
+}
+
+/* ------------------------------------------------------------------- a step */
+
+static ech_status line_of(struct echi_recordings *f, const struct echi_clock *clock, struct layers *l, struct echi_timeline *line,
+                          struct ech_timeline *out, struct ech_report *report, struct ech_error *err) {
+    const struct echi_about *about = &f->recording[0].about;
+    struct echi_recorded_step step;
+    echi_recording_rewind(&f->recording[0]);
+    if (!echi_recording_planned(&f->recording[0], &l->record, &l->plan, l->times))
+        return echi_fail(err, ECH_E_UNSUPPORTED, "replay.line", "rank 0 has recorded no plan: the run ended before it had one");
+    ECHI_TRY(echi_recordings_line(f->recording, f->world, clock, &l->plan, l->times, line, &step, err));
+    echi_time_line_show(line, out);
+    out->step = step.step;
+    out->steps = step.steps;
+    *report = (struct ech_report){.world = f->world};
+    snprintf(report->model, sizeof report->model, "%s", about->model);
+    snprintf(report->data, sizeof report->data, "%s", about->data);
+    snprintf(report->version, sizeof report->version, "%s", about->version);
+    snprintf(report->sync, sizeof report->sync, "%s", echi_policy_of((enum echi_sync)l->plan.sync)->name);
+    echi_time_line_path(line, report);
+    return ECH_OK;
+}
+
+ech_status ech_recording_timeline(const char *dir, struct ech_timeline *out, struct ech_report *out_report, struct ech_error *err) {
+    struct echi_recordings *f = NULL;
+    struct echi_clock *clock = NULL;
+    struct echi_timeline *line = NULL;
+    struct layers *l = NULL;
+    ECHI_TRY(echi_recordings_make(dir, &f, err));
+    ech_status status = load_clocks(f, dir, &clock, err);
+    if (status == ECH_OK) {
+        l = calloc(1, sizeof *l);
+        line = echi_time_line_make(f->world);
+        status = l && line ? line_of(f, clock, l, line, out, out_report, err) : echi_fail_memory(err, "replay.line", "the time line");
+    }
+    free(line);
+    free(l);
+    free(clock);
+    echi_recordings_discard(f);
     return status;
 }

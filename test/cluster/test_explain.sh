@@ -120,6 +120,7 @@ refuse 13 "cannot read '$work/nowhere'" "$work/nowhere"
 refuse 13 "cannot read '$work/data/rank0.events' .*train --record DIR" "$work/data"
 refuse 2 'one path is enough' "$work/report" "$work/run"
 refuse 2 'rank goes with the folder of a recorded run' "$work/report" --rank 1
+refuse 2 'svg goes with the folder of a recorded run' "$work/report" --svg "$work/round.svg"
 refuse 2 'there is no option --rnak; did you mean --rank' "$work/report" --rnak 1
 refuse 2 'give a report, or the folder of a recorded run: echelon explain REPORT.DIR'
 : >"$work/other"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A recorded run for other programs: its trace on one clock, which is JSON that Python reads, and its layers; and what is refused. What
-# is in them is compared with clocks and times that are known by test_trace and test_clocks.
+# A recorded run for other programs: its trace on one clock, which is JSON that Python reads, its layers, and a step as a picture; and what
+# is refused. What is in them is compared with clocks and times that are known by test_trace, test_clocks and test_step_line.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it has one thread; those that record are those of test_every_kind.sh, which runs here"
 light_if_watched
@@ -71,6 +71,18 @@ pushed() { ! command -v python3 >/dev/null || check "the bytes of a $1 push" pyt
 whole() {      # whole WORLD NAME...: these are among its events
     ! command -v python3 >/dev/null || check "the trace of $*" python3 "$work/whole.py" "$work/trace" "$@"
 }
+# Something is drawn, and what is printed of the path is in the picture. A rank that stood still meanwhile has done nothing.
+picture() {    # picture WORLD WORDS
+    local length
+    length=$(sed -n 's/^  critical path  *\([0-9.e+-]* m*s\) .*/\1/p' "$work/out")
+    check "no step: $2" grep -qE "^  step  +[0-9]+ of [0-9]+ is drawn in $work/step.svg" "$work/out"
+    check "no title: $2" grep -qE ", $1 nodes?: step [0-9]+ of [0-9]+, as it was recorded</text>" "$work/step.svg"
+    check "another length: $2" grep -qF "Critical path, $length " "$work/step.svg"
+    check "no path: $2" grep -qE '<(rect|line) [^>]*/>' <(sed -n '/stroke-width="1.6"/,$p' "$work/step.svg")
+    check "nothing computes: $2" grep -q '<title>rank [0-9]*, compute: ' "$work/step.svg"
+    ! command -v python3 >/dev/null ||
+        check "no XML: $2" python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$work/step.svg"
+}
 rows() { grep -v '^#' "$work/layers"; }
 
 # --- runs of several kinds
@@ -78,7 +90,8 @@ one_run() {    # one_run WORLD "NAME..." ARGUMENT...
     local world=$1 names=$2
     shift 2
     recorded --local "$world" "$@"
-    ends_with 0 "^  trace  .* in $work/trace" explain "$work/run" --trace "$work/trace" --layers "$work/layers"
+    ends_with 0 "^  trace  .* in $work/trace" explain "$work/run" --trace "$work/trace" --layers "$work/layers" --svg "$work/step.svg"
+    picture "$world" "$*"
     check "not every clock: $*" [ "$(grep -c '^  clock of rank' "$work/out")" = $((world - 1)) ]
     # shellcheck disable=SC2086 # a list of names
     whole "$world" $names
@@ -112,8 +125,10 @@ rm -f "$work/trace" "$work/layers"
 # --- what is refused
 no_export 13 'trace .*no/such.* cannot be written: its folder is not there' "$work/run" --trace "$work/no/such"
 no_export 13 'layers .*no/such.* cannot be written: its folder is not there' "$work/run" --layers "$work/no/such"
+no_export 13 'svg .*no/such.* cannot be written: its folder is not there' "$work/run" --svg "$work/no/such"
 no_export 2 '--trace needs a value' "$work/run" --trace
 no_export 13 'cannot read' "$work/nowhere" --trace "$work/trace"
+rm -f "$work/step.svg"
 rm "$work/run/rank1.events"
 no_export 13 'rank1.events.* is missing' "$work/run" --trace "$work/trace"
 recorded --local 3 --sync bsp --batch 12 --shares 6,6,0 --steps 3
@@ -124,5 +139,9 @@ check "a disk that is full: status $?" [ $? = 13 ]
 check "a disk that is full: $said" grep -q 'cannot write .*trace.mine.*writing: ' <<<"$said"
 check "a trace that could not be written has taken another's place" [ "$(cat "$work/trace.mine")" = precious ]
 check "something is left beside it" [ "$(ls -A "$work" | grep -c 'trace.mine')" = 1 ]
+recorded --steps 1
+rm -f "$work/step.svg"
+no_export 1. 'no node has recorded two steps: one is shown' "$work/run" --svg "$work/step.svg"
+check "a picture of nothing" [ ! -e "$work/step.svg" ]
 ends_with 0 '--trace FILE' explain --help
 verdict trace

@@ -77,6 +77,22 @@ static ech_status keep_text(void *user, const void *bytes, size_t len, struct ec
     return ECH_OK;
 }
 
+/* The step of such nodes that would be drawn, in a time line that has too little memory for most. */
+static void a_step(struct echi_recording all[NODES], int world, const struct echi_clock clock[NODES]) {
+    static struct echi_times times[NODES];
+    static struct echi_interval interval[64];
+    static struct echi_timeline line = {.interval = interval, .capacity = 64};
+    struct echi_recorded_step step;
+    double path = 0;
+    echi_timeline_clear(&line, world);
+    const ech_status status = echi_recordings_line(all, world, clock, &all[0].about.plan, times, &line, &step, NULL);
+    FUZZ_CHECK(status == ECH_OK || status == ECH_E_UNSUPPORTED);
+    if (status != ECH_OK) return;
+    FUZZ_CHECK(step.rank < world && step.step > 1 && step.step <= step.steps && line.to >= line.from);
+    for (int i = 0; i < line.path.parts; i++) path += line.path.part[i].seconds;
+    FUZZ_CHECK(path <= line.path.seconds * 1.0001 + 1e-6);
+}
+
 static void for_other_programs(const struct echi_recording *r) {
     static struct echi_recording all[NODES];
     static struct echi_record record;
@@ -95,6 +111,7 @@ static void for_other_programs(const struct echi_recording *r) {
     text_len = 0;
     if (status == ECH_OK) FUZZ_CHECK(echi_recordings_trace(all, world, clock, &(struct echi_sink){keep_text, NULL}, NULL) == ECH_OK);
     if (status == ECH_OK) FUZZ_CHECK(json_whole(text));
+    if (status == ECH_OK) a_step(all, world, clock);
     for (int known = 0; known < 2; known++) {
         echi_recording_rewind(&all[0]);
         const ech_status made = echi_recording_layers(&all[0], &record, &r->about.request.layers, known ? &times : NULL, &table, NULL);

@@ -93,28 +93,6 @@ static void every_message_has_its_send(void **state) {
     assert_true(all > 50 * PLANS);
 }
 
-/* An event of a node by hand, with up to two actions. */
-static void record_event(int node, struct echi_event e, struct echi_action *asked, int count) {
-    struct tape *t = &tape[node];
-    struct echi_writer w = echi_writer_over(body_of(t), room_of(t));
-    const struct echi_actions list = {asked, count, count, false};
-    echi_trace_put(&w, ECHI_ROLE_WORKER, &e, &list, NULL);
-    assert_true(w.ok);
-    seal(t, ECHI_RECORD_EVENT, (size_t)(w.at - body_of(t)));
-    t->events++;
-}
-
-/* With nothing in it yet. */
-static void begin_by_hand(int node, int world) {
-    struct tape *t = &tape[node];
-    struct echi_about about = {.version = ECH_VERSION, .model = "by hand", .model_hash = "m", .data = "d", .data_hash = "d",
-                               .device = "cpu", .device_name = "none", .isa = "base", .threads = 1, .rank = (uint16_t)node,
-                               .world = (uint16_t)world, .train_samples = 8, .real_bytes = 4};
-    about.request.world = world;
-    about.goal.train_samples = 8;
-    open_tape(t, &about);
-}
-
 enum { MANY = 3000 };
 static ech_status in_order(void *user, struct echi_passage *f, struct ech_error *err) {
     int *count = user;

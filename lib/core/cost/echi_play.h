@@ -15,12 +15,6 @@
 
 /* What a work or a message is about: in rounds by part of which shard (`owner`), worker and piece. Among whole pushes `owner` is a group, a
  * flight, or of a state its sender, whose receiver is `worker`; the piece of an APPLY is the push's flight. */
-enum echi_play_what {
-    ECHI_PLAY_STEP, ECHI_PLAY_FORWARD, ECHI_PLAY_BACKWARD, ECHI_PLAY_APPLY, ECHI_PLAY_HEAD, ECHI_PLAY_HEAD_APPLY, ECHI_PLAY_PUSH,
-    ECHI_PLAY_WEIGHTS, ECHI_PLAY_ROWS, ECHI_PLAY_ANSWER, ECHI_PLAY_APPLIED, ECHI_PLAY_LEASE, ECHI_PLAY_SUM, ECHI_PLAY_ADD,
-    ECHI_PLAY_HANDED, ECHI_PLAY_ENCODE, ECHI_PLAY_DECODE, ECHI_PLAY_ENCODE_STATE, ECHI_PLAY_DECODE_STATE, ECHI_PLAY_STATE, ECHI_PLAY_ACK,
-    ECHI_PLAY_LOCAL_APPLY, ECHI_PLAY_DELTA, ECHI_PLAY_JOIN
-};
 struct echi_about { enum echi_play_what what; int owner, worker, piece; };
 
 struct echi_play_shape {

@@ -19,6 +19,14 @@
 /* Where an interval is: a host's compute thread; the ways out and in of its link; its I/O thread, which takes in a message. */
 enum echi_line_on { ECHI_LINE_THREAD, ECHI_LINE_OUT, ECHI_LINE_IN, ECHI_LINE_IO, ECHI_LINES };
 
+/* What a work or a message of a play is about. */
+enum echi_play_what {
+    ECHI_PLAY_STEP, ECHI_PLAY_FORWARD, ECHI_PLAY_BACKWARD, ECHI_PLAY_APPLY, ECHI_PLAY_HEAD, ECHI_PLAY_HEAD_APPLY, ECHI_PLAY_PUSH,
+    ECHI_PLAY_WEIGHTS, ECHI_PLAY_ROWS, ECHI_PLAY_ANSWER, ECHI_PLAY_APPLIED, ECHI_PLAY_LEASE, ECHI_PLAY_SUM, ECHI_PLAY_ADD,
+    ECHI_PLAY_HANDED, ECHI_PLAY_ENCODE, ECHI_PLAY_DECODE, ECHI_PLAY_ENCODE_STATE, ECHI_PLAY_DECODE_STATE, ECHI_PLAY_STATE, ECHI_PLAY_ACK,
+    ECHI_PLAY_LOCAL_APPLY, ECHI_PLAY_DELTA, ECHI_PLAY_JOIN
+};
+
 #define ECHI_UNDER_WAY INT64_MAX
 struct echi_interval {
     int64_t from, to;                 /* virtual ns; to: ECHI_UNDER_WAY when the play ended before it did */

@@ -2,6 +2,7 @@
  * Progress while a run goes, the report when it ends. */
 #include "echi_node.h"
 #include "echi_ratio.h"
+#include "echi_time_line.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -107,46 +108,25 @@ static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
     }
 }
 
-#define INTERVALS 65536   /* a round of 256 nodes has about so many; memory that no round needs is never touched */
-static struct echi_timeline *make_line(void) {
-    struct echi_timeline *line = calloc(1, sizeof *line + INTERVALS * sizeof *line->interval);
-    if (!line) return NULL;
-    line->interval = (struct echi_interval *)(void *)(line + 1);
-    line->capacity = INTERVALS;
-    line->path.rank = -1;
-    return line;
-}
-
 struct echi_timeline *echi_report_line(struct echi_coordinator *c) {
-    struct echi_timeline *line = make_line();
+    struct echi_timeline *line = echi_time_line_make(0);
     if (line && echi_coordinator_line(c, line)) return line;
     free(line);
     return NULL;
-}
-
-static void fill_path(const struct echi_timeline *line, struct ech_report *r) {
-    _Static_assert(ECHI_PATH_PARTS == ECH_PATH_MAX, "a report has a place for each");
-    r->path_rank = line ? line->path.rank : -1;
-    r->path_seconds = line ? line->path.seconds : 0;
-    r->n_path = line ? line->path.parts : 0;
-    for (int i = 0; i < r->n_path; i++) {
-        const struct echi_path_part *part = &line->path.part[i];
-        r->path[i] = (struct ech_path_part){echi_path_name(part->kind), part->rank, part->seconds};
-    }
 }
 
 /* All of one prediction. */
 static void fill_predicted(struct echi_coordinator *c, struct ech_report *r) {
     struct echi_what_if found[ECHI_WHATS];
     struct echi_traffic traffic[ECHI_WHAT_IF_WORLD] = {{0, 0}};
-    struct echi_timeline *line = make_line();
+    struct echi_timeline *line = echi_time_line_make(0);
     _Static_assert(ECHI_WHATS == ECH_WHAT_IF_MAX, "a report has a place for each");
     r->n_what_if = echi_coordinator_what_if(c, line, traffic, found);
     for (int i = 0; i < r->world && i < ECHI_WHAT_IF_WORLD; i++)
         r->predicted_link[i] = (struct ech_link_use){(float)(traffic[i].out * 8e-6), (float)(traffic[i].in * 8e-6)};
     for (int i = 0; i < r->n_what_if; i++)
         r->what_if[i] = (struct ech_what_if){.what = echi_what_name(found[i].what), .rank = found[i].rank, .gain = found[i].gain};
-    fill_path(line, r);
+    echi_time_line_path(line, r);
     free(line);
 }
 

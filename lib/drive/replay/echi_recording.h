@@ -5,6 +5,7 @@
 #define ECHI_RECORDING_H
 #include "echi_exec.h"
 #include "echi_sha256.h"
+#include "echi_timeline.h"
 #include "echi_trace.h"
 
 #define ECHI_RECORDING_MAGIC "echevent"   /* 8 bytes, and then the format's number */
@@ -170,6 +171,17 @@ struct echi_sink { ech_status (*write)(void *user, const void *bytes, size_t len
 ech_status echi_recordings_trace(struct echi_recording *recording, int world, const struct echi_clock *clock, const struct echi_sink *to,
                                  struct ech_error *err);
 
+/* ------------------------------------------------------------ step_line.c */
+
+/* A step as it was recorded: number `step` of the `steps` of `rank`, 1 the first. */
+struct echi_recorded_step { int rank; uint64_t step, steps; };
+/* Into `line`, cleared for so many hosts, what all nodes of a run did up to the end of a step, on rank 0's clock (README.md, "Time lines"):
+ * of the rank whose steps take the longest, the step that takes as long as half of its steps do at least. Its last round is from the end of
+ * the step before to its end. `plan` and `times`: what echi_recording_planned found. ECH_E_UNSUPPORTED: no rank has recorded two steps. */
+ech_status echi_recordings_line(struct echi_recording *recording, int world, const struct echi_clock *clock, const struct echi_plan *plan,
+                                const struct echi_times *times, struct echi_timeline *line, struct echi_recorded_step *out,
+                                struct ech_error *err);
+
 /* ---------------------------------------------------------------- spent.c */
 
 /* What a compute thread is asked for, and has not done yet. Begins with zeros. */
@@ -179,6 +191,8 @@ struct echi_busy { uint32_t of[ECHI_TASKS], all; int64_t last; };
 enum echi_stretch_of { ECHI_STRETCH_NONE, ECHI_STRETCH_TASK, ECHI_STRETCH_WAIT };
 struct echi_stretch { uint8_t of, task; bool done; int64_t begin, end; };   /* done: the task of the event is */
 struct echi_stretch echi_busy_take(struct echi_busy *b, const struct echi_traced *t);
+/* Samples of the step that ends with this task; 0: none does. A step that is several tasks ends with the last. */
+uint32_t echi_task_trained(const struct echi_task *task);
 
 /* Where a node's time went, from its first task to its last: by kind of task, where several are asked for that of the most urgent; and
  * while it was asked for none, by the message that ended that. */

@@ -5,8 +5,7 @@
 /* A checkpoint is written beside the compute thread. */
 static bool on_thread(const struct echi_task *task) { return task->kind < ECHI_TASKS && task->kind != ECHI_TASK_KEEP; }
 
-/* A step that is several tasks ends with the last. */
-static uint32_t trained(const struct echi_task *t) {
+uint32_t echi_task_trained(const struct echi_task *t) {
     const bool ends = t->until == 0 && t->norm.kind == ECHI_SLOT_NONE && t->sums.kind == ECHI_SLOT_NONE;
     return ends && (t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) ? t->lease.n : 0;
 }
@@ -63,7 +62,7 @@ static void take(const struct echi_traced *t, struct echi_busy *b, struct echi_s
     if (s.of == ECHI_STRETCH_TASK) out->task[s.task].seconds += seconds;
     if (s.done) {
         out->task[s.task].count++;
-        out->samples += trained(t->event.task);
+        out->samples += echi_task_trained(t->event.task);
     }
     if (s.of != ECHI_STRETCH_WAIT) return;
     struct echi_took *wait = waited_for(&t->event, out);
