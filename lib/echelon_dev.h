@@ -125,6 +125,7 @@ struct ech_interval {
 /* A round of the plan, as predicted: the last one that was played. Where nobody waits for rounds it is from a push of the slowest node to
  * its next. None after a loss, of more than 256 nodes. */
 #define ECH_SWEEP 9
+#define ECH_NODES_SWEEP 12
 struct ech_timeline {
     struct ech_interval *interval; int capacity;   /* the caller's */
     int count, left_out;          /* left_out: for want of capacity */
@@ -133,6 +134,9 @@ struct ech_timeline {
     uint64_t step, steps;         /* it was recorded: number `step`, from 1 on, of so many; steps 0: it is predicted */
     /* Images a second with all links so many times as fast, the plan unchanged; n_sweep 0: no link is known. */
     int n_sweep; double faster[ECH_SWEEP], images_per_second[ECH_SWEEP];
+    /* Images a second of only so many nodes, those with the shortest steps, up to all or the largest number here that is below; planned
+     * anew for each, under the plan's policy and with its round, where none is left out. Numbers without such a plan do not occur. */
+    int n_nodes, nodes[ECH_NODES_SWEEP]; double images_per_second_of[ECH_NODES_SWEEP];
 };
 struct ech_sim_options {
     const char *hosts;            /* host file; NULL: `workers` hosts of the named spread */

@@ -30,7 +30,7 @@ static const struct ech_option own[] = {
     {"trace-batch", "SAMPLES", "", "samples of a step in the trace, where its file does not specify them [64]"},
     {"target-from", "FILE", "", "report of a run that reached its --target-accuracy: how long each plan is predicted to take to it"},
     {"curve", "FILE", "", "a line for each evaluation: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
-    {"svg", "FILE", "", "draws a round of the plan, as predicted, with its critical path, and what it would make on other links (SVG)"},
+    {"svg", "FILE", "", "draws a round of the plan, as predicted, with its critical path, and what other links or fewer nodes make (SVG)"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},
     {"json", NULL, "", "what is found as one JSON object, for programs"},

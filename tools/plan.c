@@ -27,6 +27,16 @@ static void on_log(void *user, enum ech_log_level level, const char *line) {
     if (level == ECH_LOG_WARN) fprintf(stderr, "echelon: %s\n", line);
 }
 
+/* What the picture has in its last panel. */
+static void print_nodes(const struct ech_timeline *line) {
+    if (line->n_nodes < 2) return;
+    fputs("  images/s with only so many nodes, those with the shortest steps, planned anew\n    nodes     ", stdout);
+    for (int i = 0; i < line->n_nodes; i++) printf(" %9d", line->nodes[i]);
+    fputs("\n    images/s  ", stdout);
+    for (int i = 0; i < line->n_nodes; i++) printf(" %9.0f", line->images_per_second_of[i]);
+    putchar('\n');
+}
+
 static int plan(const struct command *command, const ech_model *model, const ech_data *data) {
     struct ech_error err = {0};
     struct ech_config config = command->config;
@@ -43,8 +53,10 @@ static int plan(const struct command *command, const ech_model *model, const ech
     if (status == ECH_OK) status = ech_config_set(&config, "eval-every", "0", &err);
     if (status == ECH_OK) status = ech_simulate(model, data, &config, &options, &report, &err);
     if (status == ECH_OK) status = target_check(&target, &report, &err);
-    if (status == ECH_OK) plan_print(stdout, &report, &target);
-    else fprintf(stderr, "echelon: %s\n", err.text);
+    if (status == ECH_OK) {
+        plan_print(stdout, &report, &target);
+        if (line.interval) print_nodes(&line);
+    } else fprintf(stderr, "echelon: %s\n", err.text);
     target_close(&target);
     return svg_close(&line, command->svg, &report, exit_status(status));
 }

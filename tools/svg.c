@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * --svg: a round of a plan, or a recorded step, as a picture, and what the plan would make on other links. SVG 1.1, without scripts, of a
- * fixed width; white behind, so that it can be read in dark viewers too. */
+ * --svg: a round of a plan, or a recorded step, as a picture, and what the plan would make on other links, and fewer nodes. SVG 1.1,
+ * without scripts, of a fixed width; white behind, so that it can be read in dark viewers too. */
 #include "tool.h"
 #include "echelon_dev.h"
 
@@ -251,16 +251,17 @@ static void put_path(const struct picture *p) {
     free(on);
 }
 
-/* ---- on other links ---- */
+/* ---- on other links, and of fewer nodes ---- */
 
-static void put_sweep(const struct picture *p, double top) {
-    const struct ech_timeline *l = p->line;
+/* Images a second over what `name` says of each point; point `black` is the plan. */
+struct curve_of { const char *title; int count, black; const double *value; char name[ECH_NODES_SWEEP][24]; };
+
+static void put_curve(const struct picture *p, double top, const struct curve_of *c) {
     double most = 0;
     char text[80];
-    for (int i = 0; i < l->n_sweep; i++) most = l->images_per_second[i] > most ? l->images_per_second[i] : most;
+    for (int i = 0; i < c->count; i++) most = c->value[i] > most ? c->value[i] : most;
     const double step = round_step(most, 4), high = step * ceil(most / step), bottom = top + SWEEP;
-    fprintf(p->to, "<text x=\"%d\" y=\"%.1f\" font-size=\"15\" font-weight=\"bold\">The same plan with links of other rates</text>\n", LEFT,
-            top - 24);
+    fprintf(p->to, "<text x=\"%d\" y=\"%.1f\" font-size=\"15\" font-weight=\"bold\">%s</text>\n", LEFT, top - 24, c->title);
     label(p, LEFT - 8, top - 24, 11, "end", "images/s");
     for (int i = 0; i * step <= high * (1 + 1e-9); i++) {
         const double y = bottom - SWEEP * i * step / high;
@@ -269,27 +270,49 @@ static void put_sweep(const struct picture *p, double top) {
         label(p, LEFT - 8, y + 4, 11, "end", text);
     }
     fputs("<polyline fill=\"none\" stroke=\"#3a7bbf\" stroke-width=\"2\" points=\"", p->to);
-    const double margin = 40, across = (PLOT - 2 * margin) / (l->n_sweep - 1);
-    for (int i = 0; i < l->n_sweep; i++)
-        fprintf(p->to, "%s%.1f,%.1f", i ? " " : "", LEFT + margin + across * i, bottom - SWEEP * l->images_per_second[i] / high);
+    const double margin = 40, across = c->count > 1 ? (PLOT - 2 * margin) / (c->count - 1) : 0;
+    for (int i = 0; i < c->count; i++)
+        fprintf(p->to, "%s%.1f,%.1f", i ? " " : "", LEFT + margin + across * i, bottom - SWEEP * c->value[i] / high);
     fputs("\"/>\n", p->to);
-    for (int i = 0; i < l->n_sweep; i++) {
-        const double x = LEFT + margin + across * i, y = bottom - SWEEP * l->images_per_second[i] / high;
-        fprintf(p->to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", x, y,
-                fabs(l->faster[i] - 1) < 0.01 ? "#000000" : "#3a7bbf");
-        snprintf(text, sizeof text, "%.0f", l->images_per_second[i]);
+    for (int i = 0; i < c->count; i++) {
+        const double x = LEFT + margin + across * i, y = bottom - SWEEP * c->value[i] / high;
+        fprintf(p->to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", x, y, i == c->black ? "#000000" : "#3a7bbf");
+        snprintf(text, sizeof text, "%.0f", c->value[i]);
         label(p, x, y - 9, 11, "middle", text);
-        snprintf(text, sizeof text, "%.2g times", l->faster[i]);
-        label(p, x, bottom + 16, 11, "middle", fabs(l->faster[i] - 1) < 0.01 ? "as they are" : text);
+        label(p, x, bottom + 16, 11, "middle", c->name[i]);
     }
+}
+
+static void put_links_sweep(const struct picture *p, double top) {
+    const struct ech_timeline *l = p->line;
+    struct curve_of c = {.title = "The same plan with links of other rates", .count = l->n_sweep, .black = -1,
+                         .value = l->images_per_second};
+    for (int i = 0; i < l->n_sweep; i++) {
+        snprintf(c.name[i], sizeof c.name[i], "%.2g times", l->faster[i]);
+        if (fabs(l->faster[i] - 1) < 0.01) c.black = i;
+    }
+    if (c.black >= 0) snprintf(c.name[c.black], sizeof c.name[c.black], "as they are");
+    put_curve(p, top, &c);
+}
+
+static void put_nodes_sweep(const struct picture *p, double top) {
+    const struct ech_timeline *l = p->line;
+    struct curve_of c = {.title = "Only so many of the nodes, the fastest, planned anew", .count = l->n_nodes, .black = -1,
+                         .value = l->images_per_second_of};
+    for (int i = 0; i < l->n_nodes; i++) {
+        if (l->nodes[i] == p->report->world) c.black = i;
+        snprintf(c.name[i], sizeof c.name[i], "%s%d", i == c.black ? "all " : "", l->nodes[i]);
+    }
+    put_curve(p, top, &c);
 }
 
 /* ---- the file ---- */
 
 static void put_all(struct picture *p) {
     choose(p);
-    const double end = bottom_of(p) + (is_cut(p) ? 24 : 4), sweep = end + 56;
-    const double height = p->line->n_sweep > 0 ? sweep + SWEEP + 36 : end + 8;
+    const double end = bottom_of(p) + (is_cut(p) ? 24 : 4), panel = SWEEP + 76;
+    const int panels = (p->line->n_sweep > 0) + (p->line->n_nodes > 1);
+    const double height = end + (panels > 0 ? 16 + panels * panel : 8);
     fprintf(p->to, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%d\" "
                    "height=\"%.0f\" viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" fill=\"#202020\">\n", WIDTH, height, WIDTH, height);
     fprintf(p->to, "<rect width=\"%d\" height=\"%.0f\" fill=\"#ffffff\"/>\n", WIDTH, height);
@@ -301,7 +324,8 @@ static void put_all(struct picture *p) {
     fputs("<g fill=\"none\" stroke=\"#000000\" stroke-width=\"1.6\">\n", p->to);
     put_path(p);
     fputs("</g>\n", p->to);
-    if (p->line->n_sweep > 0) put_sweep(p, sweep);
+    if (p->line->n_sweep > 0) put_links_sweep(p, end + 56);
+    if (p->line->n_nodes > 1) put_nodes_sweep(p, end + 56 + panel * (panels - 1));
     fputs("</svg>\n", p->to);
 }
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `make bench` runs: the machine, then each bench in turn. Each can be run alone, too.
 #   make bench ONLY="step cluster"     of: step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync,
-#                                      allreduce, predictions, grid, merge, sim_live, sim, plan, memory, net, crypto, record, kills; and on an
-#                                      NVIDIA GPU gpu_texts, conv_cuda, step_cuda
+#                                      allreduce, predictions, grid, merge, sim_live, sim, plan, memory, net, crypto, record, kills; and on
+#                                      an NVIDIA GPU gpu_texts, conv_cuda, step_cuda
 # What is printed is also kept in build/bench/bench.txt.
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench

@@ -119,16 +119,20 @@ for rank in 0 1 2; do
     check "rank $rank computes" grep -qE "<title>rank $rank, compute: (forward|backward|apply), " "$work/round.svg"
     check "rank $rank sends" grep -qE "<title>rank $rank, out: (gradients|weights)" "$work/round.svg"
 done
-check "nine rates of links" [ "$(grep -c '<circle' "$work/round.svg")" = 9 ]
+check "nine rates of links, and three numbers of nodes" [ "$(grep -c '<circle' "$work/round.svg")" = 12 ]
+check "they are not printed" grep -qE '^    nodes +1 +2 +3$' "$work/out"
+read -r _ one two three <<<"$(sed -n 's/^    images.s  //p' "$work/out" | sed 's/^/x/')"
+for rate in "$one" "$two" "$three"; do check "$rate images/s are not drawn" grep -q ">$rate</text>" "$work/round.svg"; done
+check "all nodes make what is predicted" grep -qE "^  speed +$three images/s are predicted" "$work/out"
 # Rectangles behind <g fill="none" stroke...: pixels of 1092 that are the round.
 check "the critical path" awk '/<g fill="none"/ { on = 1 } /<\/g>/ { on = 0 }
     on && /<rect/ { match($0, / width="[0-9.]+/); sum += substr($0, RSTART + 8, RLENGTH - 8) }
     END { exit !(sum > 0.9 * 1092 && sum < 1.001 * 1092) }' "$work/round.svg"
-plans 0 '' --workers 64 --spread links --sync bsp --svg "$work/many.svg"
+plans 0 '' --workers 20 --spread even --sync bsp --svg "$work/many.svg"
 check "too many are told of" grep -qE '>[0-9]+ more nodes are not drawn<' "$work/many.svg"
 check "sixteen are drawn" [ "$(grep -cE '>rank [0-9]+</text>' "$work/many.svg")" = 16 ]
 plans 0 '' --workers 1 --svg "$work/one.svg"
-check "one node has no links" eval '! grep -q "<circle" "$work/one.svg"'
+check "one node has neither links nor fewer nodes" eval '! grep -q "<circle" "$work/one.svg"'
 ends_with 0 '^  speed ' sim --data "$work/data" --workers 3 --sync bsp --exchange server --compute model --steps 20 --eval-every 0 \
     --svg "$work/sim.svg"
 check "a simulated run's, too" well_formed "$work/sim.svg"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What would make a plan faster: clusters that wait for one thing that is known, and by how much less of it they gain follows from a
- * closed formula. */
+ * closed formula. And what only some of their nodes would make. */
 #include "echi_what_if.h"
 
 #include <math.h>
@@ -145,10 +145,112 @@ static void steps_that_vary(void **state) {
     assert_true(found[1].gain > 0.2 && found[1].gain < 0.5);
 }
 
+/* ---- fewer nodes ---- */
+
+static void sweep(int numbers, const int *nodes, double *rate) {
+    char text[240];
+    if (echi_plan_make(&request, times, &plan, text, sizeof text) != ECH_OK) fail_msg("%s", text);
+    echi_node_sweep(&request, times, &plan, &work, nodes, numbers, rate);
+}
+
+static void rates_are(const double rate[NODES], const double expected[NODES]) {
+    for (int i = 0; i < NODES; i++)
+        if (fabs(rate[i] - expected[i]) > 1e-3 * expected[i]) fail_msg("%d nodes: %g samples/s, expected %g", 1 + i, rate[i], expected[i]);
+}
+
+static const int up_to_all[NODES] = {1, 2, 3, 4};
+
+/* A round is as long as the step of the largest share, of 64, 32, 22 and 16 samples. */
+static void alike_nodes_share_a_round(void **state) {
+    (void)state;
+    double rate[NODES];
+    cluster(ECHI_SYNC_BSP);
+    sweep(NODES, up_to_all, rate);
+    rates_are(rate, (double[]){16 / STEP, 32 / STEP, 64 * 16 / 22.0 / STEP, 64 / STEP});
+}
+
+/* Steps 1, 2, 4 and 3 times as long: rank 3 comes before rank 2, and shares are 64; 32 twice; 22, 21, 21; 16. */
+static void the_fastest_come_first(void **state) {
+    (void)state;
+    static const double slower[NODES] = {1, 2, 4, 3};
+    double rate[NODES];
+    cluster(ECHI_SYNC_BSP);
+    for (int r = 0; r < NODES; r++)
+        for (int i = 0; i < 2; i++) {
+            times[r].trunk[i] *= slower[r];
+            times[r].head[i] *= slower[r];
+        }
+    sweep(NODES, up_to_all, rate);
+    rates_are(rate, (double[]){16 / STEP, 64 / (2 * 2 * STEP), 64 / (21 / 16.0 * 3 * STEP), 64 / (4 * STEP)});
+    request.choose = true;   /* the plan has a policy */
+    sweep(1, (int[]){3}, rate);
+    assert_true(fabs(rate[0] - 64 / (21 / 16.0 * 3 * STEP)) < 1e-3 * rate[0]);
+}
+
+/* As if the others were not there: owners, and the rest of a plan, are found anew. What is not better by 2 % counts as alike. */
+static void as_a_cluster_of_so_many(void **state) {
+    (void)state;
+    static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
+    for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++) {
+        double rate[NODES];
+        cluster(policy[i]);
+        request.home = 0;
+        request.shards = policy[i] == ECHI_SYNC_BSP ? ECHI_SHARDS_AUTO : 0;
+        request.exchange = ECHI_EXCHANGES;
+        for (int r = 0; r < NODES; r++) times[r].link = echi_link_of(1e9);
+        sweep(NODES, up_to_all, rate);
+        for (int n = 1; n <= NODES; n++) {
+            struct echi_choice choice;
+            char text[240];
+            request.world = n;
+            request.batch = BATCH;
+            assert_int_equal(echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text), ECH_OK);
+            const double alone = choice.candidate[choice.taken].rate;
+            if (fabs(alone - rate[n - 1]) > 0.02 * alone) fail_msg("policy %d, %d nodes: %g, alone %g", policy[i], n, rate[n - 1], alone);
+        }
+    }
+}
+
+/* What a plan has from a file is the plan's: policy, round, separation; not what was asked for beside it. */
+static void the_plan_says_what_is_swept(void **state) {
+    (void)state;
+    static const struct { enum echi_sync sync; int separate; } of[] = {{ECHI_SYNC_BSP, 0}, {ECHI_SYNC_SSP, 1}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        double rate[2][NODES];
+        cluster(of[i].sync);
+        for (int r = 0; r < NODES; r++) times[r].link = echi_link_of(1e9);
+        request.batch = 32;
+        request.samples_per_step = of[i].sync == ECHI_SYNC_BSP ? 0 : 8;
+        request.separate = of[i].separate;
+        sweep(NODES, up_to_all, rate[0]);
+        request.sync = ECHI_SYNC_GSSP;
+        request.separate = !of[i].separate;
+        request.groups = 2;
+        request.batch = BATCH;
+        echi_node_sweep(&request, times, &plan, &work, up_to_all, NODES, rate[1]);
+        for (int n = 0; n < NODES; n++)
+            if (fabs(rate[0][n] - rate[1][n]) > 1e-9 * rate[0][n]) fail_msg("%d nodes: %g, then %g", n + 1, rate[0][n], rate[1][n]);
+        assert_true(rate[0][NODES - 1] > 0);
+    }
+}
+
+/* Shares that were given for four. */
+static void what_cannot_be_planned_is_0(void **state) {
+    (void)state;
+    double rate[2];
+    cluster(ECHI_SYNC_BSP);
+    request.shares = ECHI_SHARES_LIST;
+    for (int r = 0; r < NODES; r++) request.share[r] = 16;
+    sweep(2, (int[]){2, 4}, rate);
+    assert_true(rate[0] <= 0 && fabs(rate[1] - 64 / STEP) < 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_of_all), cmocka_unit_test(steps_of_a_straggler), cmocka_unit_test(link_of_the_owner),
         cmocka_unit_test(link_of_one_worker), cmocka_unit_test(an_owner_that_applies_slowly), cmocka_unit_test(far_away),
-        cmocka_unit_test(a_slow_head), cmocka_unit_test(steps_that_vary)};
+        cmocka_unit_test(a_slow_head), cmocka_unit_test(steps_that_vary),
+        cmocka_unit_test(alike_nodes_share_a_round), cmocka_unit_test(the_fastest_come_first), cmocka_unit_test(as_a_cluster_of_so_many),
+        cmocka_unit_test(the_plan_says_what_is_swept), cmocka_unit_test(what_cannot_be_planned_is_0)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

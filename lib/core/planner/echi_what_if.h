@@ -29,4 +29,10 @@ int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECH
  * link is known. */
 bool echi_link_sweep(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                      struct echi_choice_work *work, const double *factor, int count, double *out_rate);
+/* Samples a second of only nodes[i] nodes, those of which a step takes the shortest, of two alike the lower ranks. Planned anew for
+ * each number, under the plan's policy and with its round and layer separation; places, owners and table are the best then. None is left
+ * out, but a share may be 0. 0: that policy has no plan of so few, or the request names nodes that would be missing. Takes as long as so
+ * many plans. */
+void echi_node_sweep(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
+                     struct echi_choice_work *work, const int *nodes, int count, double *out_rate);
 #endif

@@ -112,6 +112,13 @@ bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, in
            echi_link_sweep(plan_of(c), c->times, &c->request.load, &c->work, factor, count, out_rate);
 }
 
+bool echi_coordinator_node_sweep(struct echi_coordinator *c, const int *nodes, int count, double *out_rate) {
+    c->work.between = NULL;
+    if (!is_predicted(c)) return false;
+    echi_node_sweep(&c->request, c->times, plan_of(c), &c->work, nodes, count, out_rate);
+    return true;
+}
+
 int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_timeline *line, struct echi_traffic traffic[ECHI_WHAT_IF_WORLD],
                              struct echi_what_if out[ECHI_WHATS]) {
     const struct echi_plan *plan = plan_of(c);

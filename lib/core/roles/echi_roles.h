@@ -532,6 +532,8 @@ int echi_coordinator_what_if(struct echi_coordinator *c, struct echi_timeline *l
 bool echi_coordinator_line(struct echi_coordinator *c, struct echi_timeline *line);
 /* echi_link_sweep of it, likewise; of two nodes or more. */
 bool echi_coordinator_sweep(struct echi_coordinator *c, const double *factor, int count, double *out_rate);
+/* echi_node_sweep of it, likewise. */
+bool echi_coordinator_node_sweep(struct echi_coordinator *c, const int *nodes, int count, double *out_rate);
 /* For a driver, behind any event of a run that trains: compares the plan, now and then, with one for the machines as they are seen. True
  * when it has, which may take as long as a choice: the driver tells how many ns it took, and the next is 200 times as far off. Nothing of a
  * run by a plan that was given, without --regroup, after a loss, and of more nodes than those. */
