@@ -424,6 +424,9 @@ struct ech_report {
     /* Bytes that a node holds under the plan: weights, gradients, the optimiser's memory, rows; without activations. Of simulated runs of
      * a model, of up to ECH_LIVE_MAX nodes; else 0. */
     uint64_t slot_bytes[ECH_WORLD_MAX];
+    /* Likewise bytes of activations and scratch, those of evaluations included, as the processor of this machine would take them with one
+     * thread; where that one has no kernels for the options, 0. */
+    uint64_t activation_bytes[ECH_WORLD_MAX];
     double behind;                        /* rounds that pushes were behind, mean: staleness_mean, and what other groups had done that their
                                              owners did not know yet, as predicted; negative: not known */
     int n_loss_curve; struct ech_loss_point loss_curve[ECH_CURVE_MAX];   /* ascending, a point for as many samples each */

@@ -114,6 +114,10 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
                              int max_n, struct echi_stack **out, struct ech_error *err);
 void echi_stack_destroy(struct echi_stack *stack);             /* NULL is harmless */
 size_t echi_stack_bytes(const struct echi_stack *stack);       /* of activations and scratch */
+/* The same of a stack that echi_stack_create would make with these arguments, without its memory; errors as there, but for that of memory.
+ * ECH_E_UNSUPPORTED where the device's memory is not the host's. */
+ech_status echi_stack_count(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count, int max_n,
+                            size_t *out_bytes, struct ech_error *err);
 int echi_stack_block(const struct echi_stack *stack);         /* samples that its kernels compute together: a step of one more than a
                                                                  multiple of it takes about as long as one of the next; 1: none */
 int echi_stack_units(const struct echi_stack *stack);

@@ -16,7 +16,8 @@ struct echi_stack_impl {
     double rounding;     /* what a product's numbers are rounded by first, of themselves at most; 0: not at all */
     bool own_layout;   /* samples do not lie in [N][C][H][W] inside: they are converted at the border */
     /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. A layer that it has no
-     * kernels for is computed by the reference, in a unit of its own that says so, or refused by name with ECH_E_UNSUPPORTED. */
+     * kernels for is computed by the reference, in a unit of its own that says so, or refused by name with ECH_E_UNSUPPORTED.
+     * out_state NULL, unless `far`: nothing is made, and no memory is taken but for such units, for as long as the call. */
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);

@@ -95,10 +95,8 @@ static void release(struct echi_stack *stack) {
     free(stack);
 }
 
-ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
-                                  int count, int max_n, struct echi_stack **out, struct ech_error *err) {
-    if (out == NULL) return echi_fail(err, ECH_E_ARGUMENT, "stack.create", "out is NULL");
-    *out = NULL;
+static ech_status check_stack(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers, int count,
+                              int max_n, size_t *out_params_end, struct ech_error *err) {
     if (device == NULL || layers == NULL || count < 1 || max_n < 1)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.create", "a stack needs a device, at least 1 layer (%d given) and room for at "
                          "least 1 sample (%d given)", count, max_n);
@@ -106,8 +104,15 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
     if (impl->far == info->host_memory)
         return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "the kernels '%s' are not for '%s' (%s); choose another device",
                          impl->name, info->backend, info->name);
+    return check_layers(layers, count, max_n, out_params_end, err);
+}
+
+ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
+                                  int count, int max_n, struct echi_stack **out, struct ech_error *err) {
+    if (out == NULL) return echi_fail(err, ECH_E_ARGUMENT, "stack.create", "out is NULL");
+    *out = NULL;
     size_t params_end = 0;
-    ECHI_TRY(check_layers(layers, count, max_n, &params_end, err));
+    ECHI_TRY(check_stack(device, impl, layers, count, max_n, &params_end, err));
 
     struct echi_stack *stack = calloc(1, sizeof *stack);
     if (stack == NULL) return echi_fail_memory(err, "stack.create", "a stack");
@@ -167,12 +172,32 @@ const struct echi_stack_impl *echi_stack_chosen(const struct echi_device *device
     return echi_device_describe(device)->host_memory ? chosen[kernels].near : chosen[kernels].far;
 }
 
+/* Whoever gives no device is told so behind this. */
+static const struct echi_stack_impl *impl_of(const struct echi_device *device, enum echi_kernels kernels) {
+    const struct echi_stack_impl *impl = device == NULL ? &echi_stack_reference : echi_stack_chosen(device, kernels);
+    return impl == NULL ? echi_stack_usual(device) : impl;
+}
+
 ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
                              int max_n, struct echi_stack **out, struct ech_error *err) {
-    const struct echi_stack_impl *impl = &echi_stack_reference;   /* whoever gives no device is told so below */
-    if (device != NULL) impl = echi_stack_chosen(device, kernels);
-    if (impl == NULL) impl = echi_stack_usual(device);
-    return echi_stack_create_with(device, impl, layers, count, max_n, out, err);
+    return echi_stack_create_with(device, impl_of(device, kernels), layers, count, max_n, out, err);
+}
+
+ech_status echi_stack_count(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count, int max_n,
+                            size_t *out_bytes, struct ech_error *err) {
+    const struct echi_stack_impl *impl = impl_of(device, kernels);
+    size_t params_end;
+    int units = 0;
+    *out_bytes = 0;
+    ECHI_TRY(check_stack(device, impl, layers, count, max_n, &params_end, err));
+    if (impl->far)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.count", "what '%s' needs of a device's memory is known where it is made only",
+                         impl->name);
+    struct echi_stack_unit *unit = calloc((size_t)count, sizeof *unit);
+    if (unit == NULL) return echi_fail_memory(err, "stack.count", "a stack");
+    const ech_status status = impl->create(device, layers, count, max_n, NULL, unit, &units, out_bytes, err);
+    free(unit);
+    return status;
 }
 
 void echi_stack_destroy(struct echi_stack *stack) {

@@ -241,11 +241,13 @@ static void print_steps(FILE *to, const struct ech_report *r) {
     fprintf(to, "; a round has %d\n", r->round);
 }
 
+static double held_bytes(const struct ech_report *r, int rank) { return (double)r->slot_bytes[rank] + (double)r->activation_bytes[rank]; }
+
 /* The last rank from this one on that holds as much, as far as people are told. */
 static int last_alike(const struct ech_report *r, int rank) {
     char text[32], other[32];
-    bytes_text((double)r->slot_bytes[rank], text, sizeof text);
-    while (rank + 1 < r->world && strcmp(bytes_text((double)r->slot_bytes[rank + 1], other, sizeof other), text) == 0) rank++;
+    bytes_text(held_bytes(r, rank), text, sizeof text);
+    while (rank + 1 < r->world && strcmp(bytes_text(held_bytes(r, rank + 1), other, sizeof other), text) == 0) rank++;
     return rank;
 }
 
@@ -255,25 +257,29 @@ static void print_memory(FILE *to, const struct ech_report *r) {
     const char *before = "  memory           ";
     char text[32];
     int kinds = 0, least = 0, most = 0;
+    double stacks = 0;
     if (r->slot_bytes[0] == 0) return;
+    for (int rank = 0; rank < r->world; rank++)
+        if ((double)r->activation_bytes[rank] > stacks) stacks = (double)r->activation_bytes[rank];
     for (int rank = 0; rank < r->world; rank = last_alike(r, rank) + 1) {
         kinds++;
-        if (r->slot_bytes[rank] < r->slot_bytes[least]) least = rank;
-        if (r->slot_bytes[rank] > r->slot_bytes[most]) most = rank;
+        if (held_bytes(r, rank) < held_bytes(r, least)) least = rank;
+        if (held_bytes(r, rank) > held_bytes(r, most)) most = rank;
     }
     if (kinds > MEMORY_KINDS) {
-        fprintf(to, "%s%s (rank %d)", before, bytes_text((double)r->slot_bytes[least], text, sizeof text), least);
-        fprintf(to, " to %s (rank %d)", bytes_text((double)r->slot_bytes[most], text, sizeof text), most);
+        fprintf(to, "%s%s (rank %d)", before, bytes_text(held_bytes(r, least), text, sizeof text), least);
+        fprintf(to, " to %s (rank %d)", bytes_text(held_bytes(r, most), text, sizeof text), most);
     }
     for (int rank = 0; rank < r->world && kinds <= MEMORY_KINDS; rank++) {
         const int last = last_alike(r, rank);
-        fprintf(to, "%s%s (rank%s %d", before, bytes_text((double)r->slot_bytes[rank], text, sizeof text), last > rank ? "s" : "", rank);
+        fprintf(to, "%s%s (rank%s %d", before, bytes_text(held_bytes(r, rank), text, sizeof text), last > rank ? "s" : "", rank);
         if (last > rank) fprintf(to, " to %d", last);
         fputc(')', to);
         before = ", ";
         rank = last;
     }
-    fputs(", without activations\n", to);
+    if (stacks > 0) fprintf(to, ", of it up to %s activations on a processor like this one\n", bytes_text(stacks, text, sizeof text));
+    else fputs(", without activations\n", to);
 }
 
 /* Where none is known nothing is said: on one machine nodes have no links. */

@@ -29,6 +29,9 @@ struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 /* What its slots would take: weights, gradients, an optimiser's memory and rows, without stacks. None is made. */
 ech_status echi_exec_count(struct echi_exec *exec, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err);
+/* And its stacks: activations and scratch, those of evaluations included, and of --deterministic the gradient of a reduction block. None is
+ * made. ECH_E_UNSUPPORTED on a device that is no processor. */
+ech_status echi_exec_count_stacks(struct echi_exec *exec, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err);
 bool echi_exec_trains_in_params(const struct echi_exec *exec, const struct echi_plan *plan);   /* the latter */
 /* Makes the place to which a whole copy comes for the coordinator, where the setup did not: it is rarely needed then. */
 ech_status echi_exec_copy_place(struct echi_exec *exec, struct ech_error *err);

@@ -22,11 +22,17 @@ static int samples_in(uint32_t n, uint32_t block) {
 /* With a head elsewhere the activations of all reduction blocks wait for it; else one reduction block is done with before the next. */
 ech_status echi_blocks_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    x->blocks = p->separated ? blocks_of(n) : 1;
-    x->block = calloc(x->blocks, sizeof *x->block);
-    if (!x->block) return echi_fail_memory(err, "run.setup", "reduction blocks");
-    for (uint32_t g = 0; g < x->blocks; g++)
-        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_REDUCTION_BLOCK, &x->block[g], err));
+    const uint32_t blocks = p->separated ? blocks_of(n) : 1;
+    if (!x->counting) {
+        x->blocks = blocks;
+        x->block = calloc(blocks, sizeof *x->block);
+        if (!x->block) return echi_fail_memory(err, "run.setup", "reduction blocks");
+    }
+    for (uint32_t g = 0; g < blocks; g++)
+        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_REDUCTION_BLOCK,
+                                 x->counting ? NULL : &x->block[g], err));
+    if (x->counting) *x->counting += x->job->n_params * sizeof(echi_real);
+    if (x->counting) return ECH_OK;
     return echi_buffer_create_pinned(x->device, x->job->n_params * sizeof(echi_real), &x->of_block, err);
 }
 

@@ -78,7 +78,18 @@ void echi_samples_destroy(struct echi_samples *samples) {
     free(samples->index);
 }
 
+/* What one would take, of processors. */
+static ech_status count_stack(const struct echi_exec *x, int first, int end, uint32_t n, size_t *out_bytes, struct ech_error *err) {
+    return echi_stack_count(x->device, x->job->kernels, x->job->model->layers + first, end - first, (int)n, out_bytes, err);
+}
+
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err) {
+    size_t bytes = 0;
+    if (x->counting) {
+        ECHI_TRY(count_stack(x, first, end, n, &bytes, err));
+        *x->counting += bytes;
+        return ECH_OK;
+    }
     return echi_stack_create(x->device, x->job->kernels, x->job->model->layers + first, end - first, (int)n, out, err);
 }
 
@@ -108,6 +119,7 @@ static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, ui
     for (int i = 0; i < p->flights && !p->deterministic; i++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_blocks_setup_worker(x, n, err));
+    if (x->counting) return ECH_OK;
     ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
     return allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err);
 }
@@ -196,6 +208,7 @@ static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *
     for (int r = 0; r < p->world; r++)
         if (p->group_of[r] != ECHI_NONE && echi_plan_room(p, r) > most) most = echi_plan_room(p, r);
     ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
+    if (x->counting) return ECH_OK;
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
     ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
     ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
@@ -239,8 +252,16 @@ uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {
     return fit < ECHI_SPARE_BLOCK ? ECHI_SPARE_BLOCK : fit < most ? (uint32_t)fit : most;
 }
 
+static ech_status count_eval(struct echi_exec *x, struct ech_error *err) {
+    const int layers = x->job->model->n_layers;
+    size_t block = 0;
+    ECHI_TRY(count_stack(x, 0, layers, ECHI_SPARE_BLOCK, &block, err));
+    return echi_exec_stack(x, 0, layers, echi_exec_spare_rows(block, EVAL_ROWS), NULL, err);
+}
+
 static ech_status setup_eval(struct echi_exec *x, struct ech_error *err) {
     const int layers = x->job->model->n_layers;
+    if (x->counting) return count_eval(x, err);
     ECHI_TRY(echi_exec_stack(x, 0, layers, ECHI_SPARE_BLOCK, &x->eval, err));
     x->eval_rows = echi_exec_spare_rows(echi_stack_bytes(x->eval), EVAL_ROWS);
     if (x->eval_rows > ECHI_SPARE_BLOCK) {
@@ -278,6 +299,15 @@ ech_status echi_exec_count(struct echi_exec *x, const struct echi_setup *setup, 
     *out_bytes = 0;
     x->counting = out_bytes;
     const ech_status status = setup_slots(x, &setup->plan, setup->rank, err);
+    x->counting = NULL;
+    return status;
+}
+
+ech_status echi_exec_count_stacks(struct echi_exec *x, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err) {
+    begin_setup(x, setup);
+    *out_bytes = 0;
+    x->counting = out_bytes;
+    const ech_status status = setup_stacks(x, &setup->plan, setup->rank, err);
     x->counting = NULL;
     return status;
 }

@@ -140,6 +140,7 @@ const struct echi_report_key echi_report_keys[] = {
     NO_RANK(path_rank),
     OBJECTS("path", PATH, ech_path_part, path, path),
     LIST("slot_bytes", WORLD, WHOLE, uint64_t, slot_bytes),
+    LIST("activation_bytes", WORLD, WHOLE, uint64_t, activation_bytes),
     OPTIONAL(behind),
     OBJECTS("loss_curve", LOSS_CURVE, ech_loss_point, loss_curve, loss_point),
     OPTIONAL(measured_efficiency),

@@ -49,12 +49,12 @@ static int block(const void *state) {
 }
 
 static ech_status create_rest(struct batch *b, const struct echi_cpu_kernels *k, int most, struct echi_team *team,
-                              const struct echi_layer *layers, int count, struct echi_cpu_stack **out, size_t *out_bytes,
+                              const struct echi_layer *layers, int count, bool counts, struct echi_cpu_stack **out, size_t *out_bytes,
                               struct ech_error *err) {
     size_t bytes = 0;
     struct echi_stack_unit *units = calloc((size_t)count, sizeof *units);   /* as the whole's */
     if (units == NULL) return echi_fail_memory(err, "stack.create", "a stack");
-    const ech_status status = echi_cpu_part_create(k, 0, ECHI_CPU_BF16_NONE, team, layers, count, most, out, units, &bytes, err);
+    const ech_status status = echi_cpu_part_create(k, 0, ECHI_CPU_BF16_NONE, team, layers, count, most, counts, out, units, &bytes, err);
     free(units);
     *out_bytes += bytes;
     if (status != ECH_OK) return status;
@@ -73,25 +73,23 @@ static const struct echi_cpu_kernels *that_fit(const struct echi_cpu_kernels *k,
 static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
                               const struct echi_layer *layers, int count, int max_n, void **out_state, struct echi_stack_unit *units,
                               int *out_units, size_t *out_bytes, struct ech_error *err) {
+    const bool counts = out_state == NULL;
     struct batch *b = calloc(1, sizeof *b);
     if (b == NULL) return echi_fail_memory(err, "stack.create", "a stack");
     b->in = echi_shape_size(layers[0].in);
     b->out = echi_shape_size(layers[count - 1].out);
     k = that_fit(k, bf16, max_n);
-    ech_status status = echi_cpu_part_create(k, winograd, bf16, team, layers, count, max_n, &b->whole, units, out_bytes, err);
+    ech_status status = echi_cpu_part_create(k, winograd, bf16, team, layers, count, max_n, counts, &b->whole, units, out_bytes, err);
     if (status == ECH_OK && has_rest(b->whole)) {
         const struct echi_cpu_kernels *fours = k->narrow, *pairs = fours->narrow;
-        status = create_rest(b, fours, min_int(max_n, most_rest(b->whole)), team, layers, count, &b->fours, out_bytes, err);
+        status = create_rest(b, fours, min_int(max_n, most_rest(b->whole)), team, layers, count, counts, &b->fours, out_bytes, err);
         if (status == ECH_OK)
-            status = create_rest(b, pairs, min_int(max_n, pairs->width), team, layers, count, &b->pairs, out_bytes, err);
+            status = create_rest(b, pairs, min_int(max_n, pairs->width), team, layers, count, counts, &b->pairs, out_bytes, err);
     }
-    if (status != ECH_OK) {
-        destroy(b);
-        return status;
-    }
-    *out_units = b->whole->n_units;
-    *out_state = b;
-    return ECH_OK;
+    if (status == ECH_OK) *out_units = b->whole->n_units;
+    if (status == ECH_OK && !counts) *out_state = b;
+    else destroy(b);
+    return status;
 }
 
 /* ---------------------------------------------------------------- the step */

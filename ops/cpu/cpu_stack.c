@@ -295,7 +295,7 @@ static ech_status plan_units(struct echi_cpu_stack *s, int count, int max_n, int
 }
 
 ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
-                                const struct echi_layer *layers, int count, int max_n, struct echi_cpu_stack **out_stack,
+                                const struct echi_layer *layers, int count, int max_n, bool counts, struct echi_cpu_stack **out_stack,
                                 struct echi_stack_unit *units, size_t *out_bytes, struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
@@ -318,7 +318,8 @@ ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, 
     }
     struct arena a = {.ok = true};
     lay_out(s, &a);
-    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) {
+    if (a.ok && !counts) s->memory = a.block = echi_alloc_aligned(a.used);
+    if (!a.ok || (!counts && !s->memory)) {
         destroy(s);
         if (!a.ok)
             return echi_fail(err, ECH_E_SHAPE, "stack.create",
@@ -327,9 +328,10 @@ ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, 
                          "no memory for %zu bytes of activations of %d samples; use a smaller batch or model", a.used, max_n);
     }
     *out_bytes = a.used + s->reference_bytes;
+    *out_stack = s;
+    if (counts) return ECH_OK;
     a.used = 0;
     lay_out(s, &a);
-    *out_stack = s;
     return ECH_OK;
 
 no_memory:

@@ -85,6 +85,14 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     }
     if (!fits || !echi_add_size(floats, share, &floats) || !echi_mul_size(floats, sizeof(echi_real), &bytes))
         return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer", max_n);
+    *out_units = count;
+    *out_bytes = bytes;
+    for (int i = 0; i < count; i++) {
+        units[i].first = i;
+        units[i].end = i + 1;
+        snprintf(units[i].kernel, sizeof units[i].kernel, "%s reference", echi_op_name(layers[i].op));
+    }
+    if (out_state == NULL) return ECH_OK;
 
     struct reference *r = calloc(1, sizeof *r);
     if (r == NULL) return echi_fail_memory(err, "stack.create", "a stack");
@@ -110,13 +118,6 @@ static ech_status reference_create(struct echi_device *device, const struct echi
         next += 6 * border_channels(layers, i);
     }
     r->share = next;
-    for (int i = 0; i < count; i++) {
-        units[i].first = i;
-        units[i].end = i + 1;
-        snprintf(units[i].kernel, sizeof units[i].kernel, "%s reference", echi_op_name(layers[i].op));
-    }
-    *out_units = count;
-    *out_bytes = bytes;
     *out_state = r;
     return ECH_OK;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A node that trains LeNet-5 with MNIST loaded stays under 128 MiB resident, whatever it does: by the kernel's own count
-# of each node, and by the report's. One node that trains a net of 80 MB takes 3.3 times that, and its activations.
+# of each node, and by the report's. One node that trains a net of 80 MB takes 3.3 times that, and its activations; and what is planned.
 # make check only: it trains with all of MNIST, three times.
 . "$(dirname "$0")/cluster.bash"
 ! under address && ! under thread || skip "sanitizers take memory of their own"
@@ -18,6 +18,15 @@ peak=$(sed -n 's/^  "resident_peak": \([0-9]*\),*$/\1/p' "$work/report")
 most=$((parameters * 4 * 33 / 10 + activations))
 echo "one node, $((parameters * 4)) bytes of model, $activations of activations: $peak resident, at most $most"
 check "$peak bytes resident, and $most allowed" [ "${peak:-0}" -gt $((parameters * 8)) -a "${peak:-$most}" -le $most ]
+# What a plan counts of it is what such a node holds, beside up to 16 MB of program, samples and tables. Activations are counted to
+# the byte.
+env -u ECH_MEASURE "$echelon" plan --model "$work/net" --data "$work/small" --batch 16 --workers 1 --sync bsp --report "$work/plan" \
+    >"$work/out"
+planned() { sed -n "s/^  \"$1\": .\([0-9]*\).*/\1/p" "$work/plan"; }
+sum=$(($(planned slot_bytes) + $(planned activation_bytes)))
+echo "planned are $sum bytes, $(planned activation_bytes) of activations"
+check "activations are not those of the plan" [ "$activations" = "$(planned activation_bytes)" ]
+check "$peak bytes resident, $sum planned" [ "${peak:-0}" -gt "$sum" -a "${peak:-0}" -lt $((sum + 16000000)) ]
 [ -n "${ECHELON_DATA:-}" ] || skip "ECHELON_DATA is not set: no MNIST to load"
 mnist=$ECHELON_DATA/mnist
 if [ ! -f "$mnist/train-images-idx3-ubyte" ] && [ ! -f "$mnist/train-images.idx3-ubyte" ]; then

@@ -27,7 +27,7 @@ check "speed" out '^  speed +[0-9]+ images/s are predicted$'
 check "bottleneck" out '^  bottleneck +.*: in half the time [0-9]+ % more images/s are predicted'
 check "the busiest link" out '^  busiest link +rank [0-9]+.s, (in|out): [0-9.e+]+ Mb/s, [0-9]+ % of what it carries$'
 check "the critical path" out '^  critical path +[0-9.e+]+ m?s from a push of rank [0-9]+ to its next: [0-9]+ % [a-z ]+'
-check "memory" out '^  memory +[0-9.]+ [kMG]?B \(ranks? [0-9].*, without activations$'
+check "memory" out '^  memory +[0-9.]+ [kMG]?B \(ranks? [0-9].*, of it up to [0-9.]+ [kMG]B activations on a processor like this one$'
 check "samples a step" out '^  samples a step +[0-9]+ \(rank'
 cp "$work/out" "$work/one.out"
 plans 0 '' --workers 8 --spread strong --report "$work/two.json" --save-plan "$work/two.plan"

@@ -239,6 +239,46 @@ static void test_units(void **state) {
     }
 }
 
+/* What is counted is what is taken, where a step has a rest of few samples and where it has none, of one thread and of several. */
+static void counts_alike(struct echi_device *device, const struct problem *p) {
+    for (int kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_REFERENCE; kernels++)
+        for (int n = 1; n <= 65; n += n < 18 ? 1 : 47) {
+            struct echi_stack *s = NULL;
+            size_t bytes;
+            assert_int_equal(echi_stack_create(device, (enum echi_kernels)kernels, p->layers, p->count, n, &s, NULL), ECH_OK);
+            assert_int_equal(echi_stack_count(device, (enum echi_kernels)kernels, p->layers, p->count, n, &bytes, NULL), ECH_OK);
+            if (bytes != echi_stack_bytes(s))
+                fail_msg("%d samples, kernels %d: %zu bytes are counted, %zu taken", n, kernels, bytes, echi_stack_bytes(s));
+            echi_stack_destroy(s);
+        }
+}
+
+static void test_counts(void **state) {
+    (void)state;
+    struct problem lenet5, p;
+    struct echi_device *two;
+    struct ech_error err;
+    size_t bytes = 1;
+    assert_int_equal(echi_device_open("cpu", 2, &two, NULL), ECH_OK);
+    problem_lenet5(&lenet5);
+    problem_begin(&p, 3, 12, 12);
+    problem_window(&p, ECHI_OP_CONV2D, 70, 3, 3, 1, 1, 1, 1, true);
+    problem_batch_norm(&p);
+    problem_window(&p, ECHI_OP_CONV2D, 70, 3, 3, 1, 1, 1, 1, true);
+    problem_add(&p, 1);
+    problem_relu(&p);
+    problem_dropout(&p, 500000);
+    problem_fc(&p, 7, true);
+    counts_alike(problem_device, &lenet5);
+    counts_alike(problem_device, &p);
+    counts_alike(two, &lenet5);
+    echi_device_close(two);
+    assert_fails(echi_stack_count(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 0, &bytes, &err), ECH_E_ARGUMENT, &err, "sample");
+    assert_int_equal(bytes, 0);
+    p.layers[0].out.h++;
+    assert_fails(echi_stack_count(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 4, &bytes, &err), ECH_E_SHAPE, &err, "conv2d1");
+}
+
 /* --- layers that do not fit --- */
 
 static void assert_refused(const struct problem *p, ech_status wanted, const char *word) {
@@ -419,7 +459,7 @@ static void test_conversions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_calls), cmocka_unit_test(test_arguments),        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_blocks),              cmocka_unit_test(test_counts),
         cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image), cmocka_unit_test(test_order_of_branches),
         cmocka_unit_test(test_conversions),
     };

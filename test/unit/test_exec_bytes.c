@@ -19,15 +19,17 @@ static struct echi_exec_bytes bytes(void) {
     return b;
 }
 
-/* What is counted for a plan, before anything is made, is what the slots take then. */
+/* What is counted for a plan, before anything is made, is what the slots and stacks take then. */
 static void counts_what_it_takes(void) {
-    size_t counted;
+    size_t counted, stacks;
     assert_int_equal(echi_exec_count(exec, &setup, &counted, NULL), ECH_OK);
+    assert_int_equal(echi_exec_count_stacks(exec, &setup, &stacks, NULL), ECH_OK);
     struct echi_exec_bytes b = bytes();
-    assert_int_equal(b.weights + b.gradients + b.moments + b.rows, 0);
+    assert_int_equal(b.weights + b.gradients + b.moments + b.rows + b.activations, 0);
     assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
     b = bytes();
-    assert_int_equal(b.weights + b.gradients + b.moments + b.rows, counted);
+    assert_int_equal(b.weights + b.gradients + b.moments + b.rows + b.activations, counted + stacks);
+    assert_true(b.activations > 0);
 }
 
 static void divide(void) {
@@ -132,6 +134,32 @@ static void plain_sgd_has_no_moments(void **state) {
     assert_int_equal(moments_of(&inner, false), all);
 }
 
+/* Of a worker, of a head's owner, with two steps in flight, in reduction blocks, and of a node that evaluates, too. */
+static void stacks_are_counted(void **state) {
+    (void)state;
+    static const char net[] = "input 1 6 6\nconv2d out 8 kernel 3\nrelu\nfc out 20\nfc out 3\n";
+    static const struct { bool separated, deterministic; int flights, rank, tests; } of[] = {
+        {false, false, 1, 1, 0}, {false, false, 1, 0, 7}, {true, false, 2, 0, 7}, {true, false, 1, 1, 0}, {false, true, 1, 1, 0},
+        {true, true, 1, 1, 0}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        struct echi_plan like = bsp;
+        like.sync = of[i].flights > 1 ? ECHI_SYNC_SSP : ECHI_SYNC_BSP;
+        begin_exec(net, &like, false);
+        setup.plan.deterministic = of[i].deterministic;
+        setup.plan.flights = (uint8_t)of[i].flights;
+        setup.plan.separated = of[i].separated;
+        setup.plan.head = of[i].separated ? 0 : ECHI_NO_RANK;
+        setup.cut = of[i].separated ? job.cut_params : job.n_layers;
+        setup.cut_width = (uint32_t)job.cut_width;
+        setup.rank = of[i].rank;
+        job.test_samples = (uint32_t)of[i].tests;
+        if (of[i].deterministic) job.kernels = ECHI_KERNELS_FIXED;
+        assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+        counts_what_it_takes();
+        close_exec();
+    }
+}
+
 static void alone_a_node_has_three_copies(void **state) {
     (void)state;
     static struct echi_loans loans;
@@ -183,6 +211,7 @@ int main(void) {
                                        cmocka_unit_test(rank_0_trains_in_the_run_s_weights),
                                        cmocka_unit_test(parts_come_to_the_coordinators_own_weights),
                                        cmocka_unit_test(plain_sgd_has_no_moments),
-                                       cmocka_unit_test(alone_a_node_has_three_copies), cmocka_unit_test(what_does_not_fit_is_refused)};
+                                       cmocka_unit_test(stacks_are_counted), cmocka_unit_test(alone_a_node_has_three_copies),
+                                       cmocka_unit_test(what_does_not_fit_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static struct ech_report sample(void) {
                            .candidate = {{"gssp", 2, 1, 1, 7000.5, 0.75, 0.5, 3500.25, 0.125, "measured"}},
                            .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}, .target_accuracy = 0.875,
                            .n_path = 2, .path_rank = -1, .path_seconds = 0.0625, .path = {{"in", 1, 0.05}, {"latency", -1, 0.0125}},
-                           .slot_bytes = {1000, [3] = UINT64_MAX}, .behind = 1.5, .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
+                           .slot_bytes = {1000, [3] = UINT64_MAX}, .activation_bytes = {[2] = 7}, .behind = 1.5, .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
                            .measured_efficiency = 0.875, .measured_efficiency_error = -1};
     return r;
 }
@@ -140,7 +140,7 @@ static void test_keys(void **state) {
         "\"what_if\": [{\"what\": \"links\", \"rank\": 3, \"gain\": 0.41}, {\"what\": \"steps\", \"rank\": null, \"gain\": 0.25}]",
         "\"target_accuracy\": 0.875", "\"path_seconds\": 0.0625", "\"path_rank\": null",
         "\"path\": [{\"what\": \"in\", \"rank\": 1, \"seconds\": 0.05}, {\"what\": \"latency\", \"rank\": null, \"seconds\": 0.0125}]",
-        "\"slot_bytes\": [1000, 0, 0, 18446744073709551615]",
+        "\"slot_bytes\": [1000, 0, 0, 18446744073709551615]", "\"activation_bytes\": [0, 0, 7, 0]",
         "\"behind\": 1.5", "\"loss_curve\": [{\"samples\": 32, \"loss\": 2.25}, {\"samples\": 96, \"loss\": 1.5}]",
         "\"measured_efficiency\": 0.875", "\"measured_efficiency_error\": null"};
     struct ech_report r = sample();
