@@ -100,7 +100,8 @@ static struct ech_report sample(void) {
                            .candidate = {{"gssp", 2, 1, 1, 7000.5, 0.75, 0.5, 3500.25, 0.125, "measured"}},
                            .n_what_if = 2, .what_if = {{"links", 3, 0.41}, {"steps", -1, 0.25}}, .target_accuracy = 0.875,
                            .n_path = 2, .path_rank = -1, .path_seconds = 0.0625, .path = {{"in", 1, 0.05}, {"latency", -1, 0.0125}},
-                           .slot_bytes = {1000, [3] = UINT64_MAX}, .activation_bytes = {[2] = 7}, .behind = 1.5, .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
+                           .slot_bytes = {1000, [3] = UINT64_MAX}, .activation_bytes = {[2] = 7}, .behind = 1.5,
+                           .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
                            .measured_efficiency = 0.875, .measured_efficiency_error = -1};
     return r;
 }
