@@ -234,10 +234,20 @@ struct ech_doctor {
  * run. `out` is some 25 KB. Fails only for arguments that no run would take; what it finds is in *out. */
 ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *config, struct ech_doctor *out,
                       struct ech_error *err);
-/* The other end of ech_doctor's link, at config's coordinator (its key, insecure and deadline count, too): serves one caller after the
- * other until *config->stop is not 0. on_bound is called once it listens, on_log for each caller. A caller that sends what makes no sense,
- * or nothing for the deadline, is dropped. */
+/* A node that waits, at config's coordinator (its key and insecure count, too), and serves one caller after the other until *config->stop
+ * is not 0: the other end of ech_doctor's link; or a node of a run without steps, with config's device, threads, slow, bind and link, for
+ * ech_doctor_plan. Such a run has join_timeout and 30 times the deadline of config at most. on_bound is called once it listens, on_log for
+ * each caller. A caller that sends what makes no sense, or nothing for the deadline, is dropped. ECH_E_TIMEOUT: computing stood still, as
+ * of ech_train, and this process can measure nothing any more. */
 ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *err);
+/* Plans a run on this machine, which is rank 0, and on those where ech_doctor_listen waits: ranks 1, 2, ... at `doctors`, "HOST:PORT" with
+ * commas between them. All of them join, as for the run that config describes, with black samples of the model's shape, measure links and
+ * steps, and rank 0 plans and predicts: what `ech_train` does with 0 steps. They are given the model and what all nodes must share, and go
+ * back to waiting. config's coordinator: where rank 0 waits for them, port 0 for any; "": where this machine is left for the first of
+ * them. Blocks: each of them has join_timeout to answer, and so have all to join. ECH_E_PEER_LOST and what else ech_train may return;
+ * out_report (NULL: nobody wants it) is filled as far as the run came, and written to config's report and save_plan. */
+ech_status ech_doctor_plan(const ech_model *model, const struct ech_config *config, const char *doctors, struct ech_report *out_report,
+                           struct ech_error *err);
 /* What was found as one JSON object, like ech_model_text. */
 size_t ech_doctor_json(const struct ech_doctor *found, char *buf, size_t cap);
 

@@ -105,6 +105,9 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
 void echi_net_close(struct echi_net *net, int64_t linger);
 /* The address bound here, "127.0.0.1:40001"; valid until close. */
 const char *echi_net_address(const struct echi_net *net);
+/* The other end of the connection to `peer`, whoever called: its host, and the port that its connection has, which is another than the one
+ * at which it listens. "": there is none. At most 63 bytes and a NUL. */
+void echi_net_peer_end(const struct echi_net *net, int peer, char out[64]);
 
 /* Runs I/O until at least one event is there, echi_net_wake was called, or `deadline` (clock of echi_now) has passed;
  * hands out at most `cap` events. Fails only when the join fails (timeout: names the missing ranks; mismatch: both

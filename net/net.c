@@ -145,6 +145,13 @@ fail:
 
 const char *echi_net_address(const struct echi_net *net) { return net->address; }
 
+void echi_net_peer_end(const struct echi_net *net, int peer, char out[64]) {
+    _Static_assert(ECHI_NET_ADDRESS == 64, "what the header promises");
+    struct echi_conn *conn = net->peers[peer].conn;
+    out[0] = 0;
+    if (conn) net->transport->ops->name(net->transport, conn->link, out);
+}
+
 /* --- poll --- */
 
 static void accept_all(struct echi_net *net) {

@@ -30,7 +30,7 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
 /* What a run needs before it begins: --data is given (a doctor and a plan do without), and the files that rank 0 writes can be written. */
 static ech_status check_files(const struct command *command, struct ech_error *err) {
     const struct ech_config *config = &command->config;
-    if (!command->data && command->sub != DOCTOR && command->sub != PLAN) {
+    if (!command->data && command->sub != DOCTOR && command->sub != PLAN && command->sub != PLAN_HERE) {
         *err = (struct ech_error){.code = ECH_E_ARGUMENT, .peer = -1};
         snprintf(err->text, sizeof err->text,
                  "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "

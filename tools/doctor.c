@@ -14,8 +14,9 @@ static void print_help(void) {
          "devices and whether they compute\n"
          "rightly, network, the coordinator's port or the link to it, memory for model and batch. Status 0 when training would begin.\n"
          "  echelon doctor --model resnet18 --batch 128                                     this machine by itself\n"
-         "  echelon doctor --listen --coordinator 10.0.0.1:7000 --key run.key               on the coordinator's machine, and meanwhile\n"
+         "  echelon doctor --listen --coordinator 10.0.0.1:7000 --key run.key               on one machine, and meanwhile\n"
          "  echelon doctor --world 2 --rank 1 --coordinator 10.0.0.1:7000 --key run.key     on another: the link between the two\n"
+         "  echelon plan --model resnet18 --doctors 10.0.0.1:7000 --key run.key             or there: what a run of both would make\n"
          "  echelon doctor --links --world 4 --rank R --coordinator 10.0.0.1:7000 --key run.key   on each of four: a table\n\n"
          "Options are those of `echelon train`, so the line of a run may be tried as it stands; what is not looked at changes nothing.");
     command_print_options(stdout, DOCTOR);
@@ -142,13 +143,13 @@ static size_t links_json(const void *found, char *buf, size_t cap) { return ech_
 static const char *same_trust(const struct ech_config *c) { return c->key[0] ? ", and this --key" : c->insecure ? ", and --insecure" : ""; }
 
 static void on_bound(void *user, const char *address) {
-    fprintf(stderr, "echelon: listening at %s; on the other nodes: echelon doctor --world 2 --rank 1 --coordinator %s%s\n",
-            address, address, same_trust(user));
+    fprintf(stderr, "echelon: listening at %s; on the other nodes: echelon doctor --world 2 --rank 1 --coordinator %s%s; or on one: "
+            "echelon plan --doctors %s%s\n", address, address, same_trust(user), address, same_trust(user));
 }
 
 static void on_log(void *user, enum ech_log_level level, const char *line) {
-    (void)user, (void)level;
-    fprintf(stderr, "echelon: %s\n", line);
+    (void)user;
+    if (level != ECH_LOG_DEBUG) fprintf(stderr, "echelon: %s\n", line);
 }
 
 static int listen_here(const struct command *command) {

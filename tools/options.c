@@ -18,6 +18,8 @@ static const struct ech_option own[] = {
      "where a node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, "
      "the fastest of the GPUs that compute rightly and cpu; a list: rank 0's, rank 1's, ..."},
     {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
+    {"doctors", "HOST:PORT[,...]", "",
+     "instead of simulated machines this one, as rank 0, and those where `echelon doctor --listen` waits: they are measured"},
     {"workers", "N", "", "so many simulated machines of a named spread, instead of --hosts"},
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
     {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
@@ -34,7 +36,7 @@ static const struct ech_option own[] = {
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each evaluation"},
     {"json", NULL, "", "what is found as one JSON object, for programs"},
-    {"listen", NULL, "", "answers nodes that measure their link, at --coordinator, until it is stopped"},
+    {"listen", NULL, "", "waits at --coordinator, until it is stopped, for nodes that measure their link and for `echelon plan --doctors`"},
     {"links", NULL, "", "on all nodes at once: measures the link between each two of them, and prints the table"},
     {"help", NULL, "", "this text"},
 };
@@ -42,11 +44,24 @@ enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
 
 /* Options that one of the subcommands does not have, and what its user is told. All others are of all. What `sim` lacks `plan` lacks too,
  * but for those of SIM_ALONE. */
-enum { SIM_ALONE = DOCTOR + 1 };
+enum { SIM_ALONE = PLAN_HERE + 1 };
 static const struct {
     int without;
     const char *name, *instead;
 } lacking[] = {
+    {TRAIN, "doctors", "`echelon plan` measures nodes that wait; a run's nodes meet at --coordinator"},
+    {SIM_ALONE, "doctors", "`echelon plan` measures nodes that wait, and predicts"},
+    {DOCTOR, "doctors", "`echelon plan` measures nodes that wait"},
+    {PLAN_HERE, "hosts", "--doctors measures machines that are there: leave one of them out"},
+    {PLAN_HERE, "workers", "--doctors says how many machines there are"},
+    {PLAN_HERE, "spread", "--doctors measures machines that are there"},
+    {PLAN_HERE, "profile", "--doctors measures what arithmetic costs"},
+    {PLAN_HERE, "trace", "--doctors measures a --model"},
+    {PLAN_HERE, "alpha-beta", "--doctors measures links"},
+    {PLAN_HERE, "trace-batch", "--doctors measures a --model"},
+    {PLAN_HERE, "data", "the nodes that wait have no samples: they are measured with black ones of the model's shape"},
+    {PLAN_HERE, "augment", "it is measured with black samples"},
+    {PLAN_HERE, "svg", "it draws simulated machines: --save-plan FILE keeps the plan and what its links carry"},
     {TRAIN, "hosts", "machines are simulated by `echelon sim`"},
     {TRAIN, "workers", "machines are simulated by `echelon sim`; --local N starts N nodes on this one"},
     {TRAIN, "spread", "machines are simulated by `echelon sim`; --slow makes nodes unlike"},
@@ -119,9 +134,19 @@ static const struct {
 };
 enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
 
+static bool listed(const char *names, const char *name) {
+    char spaced[40];
+    snprintf(spaced, sizeof spaced, " %s ", name);
+    return strstr(names, spaced) != NULL;
+}
+
+/* What a plan of machines that are there has, and one of simulated machines does not. */
+static const char of_machines[] = " coordinator bind join-timeout key insecure local-world device cache threads slow link measure ";
+
 /* A plan is one of simulated machines. */
 static bool is_of(int row, enum subcommand sub) {
     const int without = lacking[row].without;
+    if (sub == PLAN_HERE && without != PLAN_HERE) return !listed(of_machines, lacking[row].name) && is_of(row, PLAN);
     return without == (int)sub || (sub == PLAN && without == SIM) || (sub == SIM && without == SIM_ALONE);
 }
 
@@ -133,7 +158,7 @@ static const char *told_instead(enum subcommand sub, const char *name) {
 }
 
 static const char *name_of(enum subcommand sub) {
-    static const char *const name[] = {[TRAIN] = "train", [SIM] = "sim", [PLAN] = "plan", [DOCTOR] = "doctor"};
+    static const char *const name[] = {[TRAIN] = "train", [SIM] = "sim", [PLAN] = "plan", [DOCTOR] = "doctor", [PLAN_HERE] = "plan"};
     return name[sub];
 }
 
@@ -142,7 +167,7 @@ static const struct {
     const char *title, *names;
 } sections[] = {
     {"What to train", " model data init "},
-    {"The simulated cluster", " hosts workers spread compute profile trace trace-batch alpha-beta "},
+    {"The simulated cluster", " hosts doctors workers spread compute profile trace trace-batch alpha-beta "},
     {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
               "threads isa slow measure "},
     {"How the nodes work together",
@@ -319,6 +344,7 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "alpha-beta") == 0) command->alpha_beta = value;
     else if (strcmp(name, "trace-batch") == 0) return set_count(name, value, "samples", 65536, &command->trace_batch, err);
     else if (strcmp(name, "target-from") == 0) command->target_from = value;
+    else if (strcmp(name, "doctors") == 0) command->doctors = value;
     else if (strcmp(name, "compute") == 0) {
         command->costs_only = strcmp(value, "model") == 0;
         if (!command->costs_only && strcmp(value, "real") != 0) return wrong(err, "--compute '%.40s': give real or model", value);
@@ -357,7 +383,9 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
                      hint_option(given, known, k, near, sizeof near), name_of(command->sub));
     }
     const char *instead = told_instead(command->sub, option->name);
-    if (instead) return wrong(err, "echelon %s has no --%s: %s", name_of(command->sub), option->name, instead);
+    if (instead)
+        return wrong(err, "echelon %s has no --%s%s: %s", name_of(command->sub), option->name,
+                     command->sub == PLAN && listed(of_machines, option->name) ? " without --doctors" : "", instead);
     if (name[len] == '=') value = name + len + 1;
     else if (option->value) {
         if (*at == argc) return wrong(err, "--%s needs a value: --%s %s", option->name, option->name, option->value);
@@ -380,16 +408,9 @@ static void default_cache(struct ech_config *c) {
     if (parent[0] && access(parent, W_OK | X_OK) == 0) snprintf(c->cache, sizeof c->cache, "%s/echelon", parent);
 }
 
-/* --local decides rank, world and coordinator; --slow names ranks that must exist. */
-static ech_status settle(struct command *command, struct ech_error *err) {
+/* What is said of the nodes that are started here; --slow and --device name ranks that must exist. */
+static ech_status settle_nodes(struct command *command, struct ech_error *err) {
     struct ech_config *c = &command->config;
-    if (command->local) {
-        if (c->rank != 0 || c->world != 1 || *c->coordinator)
-            return wrong(err, "--local starts all nodes itself: leave out --rank, --world and --coordinator (and ECH_RANK, ECH_WORLD, "
-                              "ECH_COORDINATOR in the environment)");
-        c->world = command->local;
-        snprintf(c->coordinator, sizeof c->coordinator, "%s", c->world > 1 ? "127.0.0.1:0" : "");
-    }
     for (int r = c->world; r < ECH_WORLD_MAX; r++)
         if (command->slow[r] > 0) return wrong(err, "--slow names rank %d, but ranks go from 0 to %d", r, c->world - 1);
     if (command->slow[c->rank] > 0 && !command->local) c->slow = command->slow[c->rank];
@@ -403,7 +424,21 @@ static ech_status settle(struct command *command, struct ech_error *err) {
         ech_status status = command_device(command, r, command->local || r != c->rank ? &one : c, err);
         if (status != ECH_OK) return status;
     }
-    return ech_config_check(c, err);
+    return ECH_OK;
+}
+
+/* --local decides rank, world and coordinator. */
+static ech_status settle(struct command *command, struct ech_error *err) {
+    struct ech_config *c = &command->config;
+    if (command->local) {
+        if (c->rank != 0 || c->world != 1 || *c->coordinator)
+            return wrong(err, "--local starts all nodes itself: leave out --rank, --world and --coordinator (and ECH_RANK, ECH_WORLD, "
+                              "ECH_COORDINATOR in the environment)");
+        c->world = command->local;
+        snprintf(c->coordinator, sizeof c->coordinator, "%s", c->world > 1 ? "127.0.0.1:0" : "");
+    }
+    const ech_status status = settle_nodes(command, err);
+    return status == ECH_OK ? ech_config_check(c, err) : status;
 }
 
 /* A trace is planned in the place of a model, whose machines the named spreads are. */
@@ -423,7 +458,8 @@ static ech_status settle_trace(const struct command *command, struct ech_error *
 static ech_status settle_sim(const struct command *command, struct ech_error *err) {
     const struct ech_config *c = &command->config;
     if (!command->hosts && !command->workers)
-        return wrong(err, "which machines? Give --hosts FILE, or --workers N and --spread even, mild or strong");
+        return wrong(err, "which machines? Give --hosts FILE, or --workers N and --spread even, mild or strong%s",
+                     command->sub == PLAN ? "; or --doctors HOST:PORT,..., where `echelon doctor --listen` waits" : "");
     if (command->hosts && command->workers) return wrong(err, "--hosts says how many machines there are: leave --workers out");
     if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
     const ech_status status = settle_trace(command, err);
@@ -458,6 +494,15 @@ static void on_log(void *user, enum ech_log_level level, const char *line) {
     fprintf(stderr, "echelon: %s\n", line);
 }
 
+/* Its options are others: known before any is read. */
+static enum subcommand plan_of(int argc, char **argv) {
+    static const char word[] = "--doctors";
+    for (int i = 0; i < argc; i++)
+        if (strncmp(argv[i], word, sizeof word - 1) == 0 && (argv[i][sizeof word - 1] == 0 || argv[i][sizeof word - 1] == '='))
+            return PLAN_HERE;
+    return PLAN;
+}
+
 static ech_status take_all(struct command *command, int argc, char **argv, struct ech_error *err) {
     ech_status status = ECH_OK;
     for (int at = 0; status == ECH_OK && at < argc;) status = take(command, argc, argv, &at, err);
@@ -465,10 +510,12 @@ static ech_status take_all(struct command *command, int argc, char **argv, struc
 }
 
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.sub = sub, .model = default_model, .curve = "", .svg = "", .placed = sub == SIM || sub == PLAN,
-                                .costs_only = sub == PLAN};
+    const bool plans = sub == PLAN;
+    if (plans) sub = plan_of(argc, argv);
+    *command = (struct command){.sub = sub, .model = default_model, .curve = "", .svg = "", .placed = sub == SIM || plans,
+                                .costs_only = plans};
     ech_config_init(&command->config);
-    if (sub == PLAN) strcpy(command->config.sync, "auto");   /* all are compared where nobody says which */
+    if (plans) strcpy(command->config.sync, "auto");   /* all are compared where nobody says which */
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             command->help = true;
@@ -484,16 +531,11 @@ ech_status command_parse(struct command *command, enum subcommand sub, int argc,
     if (status == ECH_OK) status = check_environment(sub, err);
     if (status == ECH_OK) status = take_all(command, argc, argv, err);
     if (status != ECH_OK) return status;
+    if (sub == PLAN_HERE) return settle_nodes(command, err);   /* the rest is the library's to check, with the number of nodes */
     return sub == SIM || sub == PLAN ? settle_sim(command, err) : settle(command, err);
 }
 
 /* ----------------------------------------------------------------- help */
-
-static bool listed(const char *names, const char *name) {
-    char spaced[40];
-    snprintf(spaced, sizeof spaced, " %s ", name);
-    return strstr(names, spaced) != NULL;
-}
 
 /* Text from column 34 to at most column 110, broken at spaces. */
 static void print_wrapped(FILE *to, const char *text) {
@@ -511,10 +553,11 @@ static void print_wrapped(FILE *to, const char *text) {
     }
 }
 
-static void print_option(FILE *to, const struct ech_option *o) {
+/* When: "", or where alone there is this option. */
+static void print_option(FILE *to, const struct ech_option *o, const char *when) {
     char left[64], text[320];
     snprintf(left, sizeof left, "  --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
-    snprintf(text, sizeof text, "%s%s%s%s", o->help, *o->fallback ? " [" : "", o->fallback, *o->fallback ? "]" : "");
+    snprintf(text, sizeof text, "%s%s%s%s%s", when, o->help, *o->fallback ? " [" : "", o->fallback, *o->fallback ? "]" : "");
     fprintf(to, "%-32s  ", left);
     if (strlen(left) > 32) fprintf(to, "\n%34s", "");
     print_wrapped(to, text);
@@ -541,10 +584,11 @@ void command_print_options(FILE *to, enum subcommand sub) {
             if (i >= N_OWN && find(own, N_OWN, o->name, strlen(o->name))) continue;   /* the tool's own takes its place */
             int home = 0;
             while (home < N_SECTIONS && !listed(sections[home].names, o->name)) home++;
-            if (home != s || told_instead(sub, o->name)) continue;
+            const bool here = sub == PLAN && told_instead(sub, o->name) && !told_instead(PLAN_HERE, o->name);
+            if (home != s || (told_instead(sub, o->name) && !here)) continue;
             if (!titled) fprintf(to, "\n%s:\n", s < N_SECTIONS ? sections[s].title : "Others");
             titled = true;
-            print_option(to, o);
+            print_option(to, o, here ? "with --doctors: " : "");
         }
     }
 }

@@ -13,8 +13,9 @@ int exit_status(ech_status status);
 /* Writes out what is buffered for stdout: a full disk or a closed pipe behind it makes a good status a bad one. */
 int flushed(int status);
 
-/* What the command line of `train`, `sim`, `plan` or `doctor` says: the library's options, and the tool's own. */
-enum subcommand { TRAIN = 1, SIM, PLAN, DOCTOR };
+/* What the command line of `train`, `sim`, `plan` or `doctor` says: the library's options, and the tool's own. PLAN_HERE: `plan` of
+ * machines that are there (--doctors). */
+enum subcommand { TRAIN = 1, SIM, PLAN, DOCTOR, PLAN_HERE };
 struct command {
     enum subcommand sub;
     struct ech_config config;
@@ -22,6 +23,7 @@ struct command {
     const char *svg;                      /* sim, plan: --svg FILE; "": not given */
     const char *hosts, *spread, *profile; /* sim, plan; NULL: not given */
     const char *target_from;              /* plan; NULL: not given */
+    const char *doctors;                  /* plan; NULL: not given */
     int workers;                          /* sim, plan; 0: not given */
     const char *trace, *alpha_beta;       /* plan; NULL: not given */
     int trace_batch;                      /* plan; 0: not given */

@@ -8,13 +8,11 @@
 
 #include <stdlib.h>
 
-#define AGAIN (ECHI_SECOND / 5)      /* while another node is served */
-
 /* A run that waits for its nodes turns away who only measures, and goes on waiting. */
-static void explain(const struct ech_config *config, ech_status status, struct ech_error *err) {
-    if (status != ECH_E_MISMATCH && status != ECH_E_PEER_LOST) return;
+void echi_doctor_no_listener(const struct ech_config *config, ech_status status, struct ech_error *err) {
+    if (status != ECH_E_MISMATCH && status != ECH_E_PEER_LOST && status != ECH_E_TIMEOUT) return;
     const struct ech_error why = *err;
-    (void)echi_fail(err, status, "doctor.link", "%.280s; to be measured, `echelon doctor --listen --coordinator %.40s` must run there",
+    (void)echi_fail(err, status, "doctor.link", "%.270s; to be measured, `echelon doctor --listen --coordinator %.60s` must run there",
                     why.text, config->coordinator);
 }
 
@@ -40,14 +38,13 @@ void echi_doctor_link(const struct ech_config *config, struct ech_doctor *d) {
     const int64_t give_up = echi_now() + (int64_t)(config->join_timeout * 1e9);
     ech_status status = table ? ECH_OK : echi_fail_memory(&err, "doctor.link", "a table of links");
     d->link.done = 1;
-    while (table) {
+    if (table) {
         table->rank = 1;
         table->world = 2;
-        status = measure(config, table, d, &err);
-        if (status != ECH_E_BUSY || echi_now() + AGAIN >= give_up) break;
-        echi_sleep_until(echi_now() + AGAIN);   /* it serves another node */
+        do status = measure(config, table, d, &err);
+        while (echi_meet_again(status, give_up));
     }
     free(table);
-    explain(config, status, &err);
+    echi_doctor_no_listener(config, status, &err);
     echi_doctor_note(&d->link.check, status, &err);
 }

@@ -15,6 +15,7 @@
 /* A membership that no run has: who measures is turned away by a run that waits for its nodes, which goes on waiting, and a node of a run
  * by who measures. */
 #define EPOCH 0x50524f42u
+#define AGAIN (ECHI_SECOND / 5)        /* while another node is served */
 #define STOP_CHECK (ECHI_SECOND / 5)   /* how often it is checked whether to stop */
 #define EVENTS 32
 #define ROUND_TRIP_MOST 1e6           /* seconds */
@@ -22,6 +23,9 @@
 static const struct echi_net_kind kinds[ECHI_MEET_KINDS] = {
     [ECHI_MEET_PROBE] = {.name = "probe", .meta_cap = ECHI_LINKS_BYTES},
     [ECHI_MEET_ROW] = {.name = "row", .meta_cap = ECHI_NET_WORLD_MAX * ECHI_MEET_ROW_BYTES},
+    [ECHI_MEET_ASK] = {.name = "ask", .payload_cap = ECHI_MEET_ASK_MOST, .payload_least = 1},
+    [ECHI_MEET_ANSWER] = {.name = "answer", .meta_cap = ECHI_MEET_ANSWER_MOST},
+    [ECHI_MEET_GO] = {.name = "go", .meta_cap = ECHI_MEET_GO_BYTES},
 };
 
 void echi_meet_store(const struct ech_doctor_links *t, int rank, uint8_t *out) {
@@ -136,24 +140,29 @@ static void without(struct echi_meet *m, int peer, ech_status status, const char
     m->status = echi_fail_at(&m->why, status, "doctor.meet", peer, NULL, "%s", text);
 }
 
+/* What measures: false for what no node would send that does. */
+static bool hear_probe(struct echi_meet *m, const struct echi_net_event *e) {
+    if (e->kind == ECHI_MEET_PROBE) return echi_links_hear(&m->links, e->peer, e->meta, e->meta_len, echi_now());
+    if (e->kind != ECHI_MEET_ROW || m->has_row[e->peer] || !echi_meet_load(m->table, e->peer, e->meta, e->meta_len)) return false;
+    m->has_row[e->peer] = true;
+    return true;
+}
+
 static void hear_message(struct echi_meet *m, const struct echi_net_event *e) {
-    const bool is_row = e->kind == ECHI_MEET_ROW;
     if (m->lost[e->peer]) return;
-    if (is_row ? !m->has_row[e->peer] && echi_meet_load(m->table, e->peer, e->meta, e->meta_len)
-               : echi_links_hear(&m->links, e->peer, e->meta, e->meta_len, echi_now())) {
-        m->has_row[e->peer] |= is_row;
-        return;
-    }
+    if (e->kind == ECHI_MEET_ASK) m->ask_len = e->payload_len;   /* it has a place only here and only once (see READY) */
+    if (e->kind == ECHI_MEET_ASK || hear_probe(m, e)) return;
     char text[160];
     snprintf(text, sizeof text, "rank %d sent a %s that nobody who measures sends: `echelon doctor` of this version must run there",
-             e->peer, is_row ? "row" : "message");
+             e->peer, e->kind == ECHI_MEET_ROW ? "row" : "message");
     without(m, e->peer, ECH_E_FORMAT, text);
     echi_net_drop(m->net, e->peer, "sent what nobody who measures sends");
 }
 
-static void hear(struct echi_meet *m, const struct echi_net_event *e) {
+static ech_status hear(struct echi_meet *m, const struct echi_net_event *e, struct ech_error *err) {
     char text[300];
     if (e->type == ECHI_NET_READY) {
+        if (m->ask) ECHI_TRY(echi_net_post(m->net, 1, ECHI_MEET_ASK, 0, m->ask, ECHI_MEET_ASK_MOST, 0, err));
         m->links.pairs = m->pair;
         m->links.wall = echi_wall_clock() - echi_now();
         echi_links_begin(&m->links, m->rank, m->world, true, echi_now());
@@ -166,6 +175,7 @@ static void hear(struct echi_meet *m, const struct echi_net_event *e) {
     } else if (e->type == ECHI_NET_MESSAGE) {
         hear_message(m, e);
     }
+    return ECH_OK;
 }
 
 /* The lowest rank that is waited for; -1: nobody. */
@@ -189,12 +199,12 @@ ech_status echi_meet_measure(struct echi_meet *m, struct ech_doctor_links *table
     int64_t last = 0;                 /* since when nothing has gone on; 0: joining, which has a deadline of its own */
     int done = 0;                     /* rounds and rows */
     m->table = table;
-    while (waits_for(m) >= 0) {
+    while (waits_for(m) >= 0 && m->ask_len == 0) {
         struct echi_net_event events[EVENTS];
         int count = 0;
         if (stopped(m)) return echi_fail(err, ECH_E_END, "doctor.meet", "it was stopped before all links were measured");
         ECHI_TRY(echi_net_poll(m->net, echi_now() + STOP_CHECK, events, EVENTS, &count, err));
-        for (int i = 0; i < count; i++) hear(m, &events[i]);
+        for (int i = 0; i < count; i++) ECHI_TRY(hear(m, &events[i], err));
         if (!m->links.began) continue;
         ECHI_TRY(send_probes(m, err));
         if (m->links.over && !m->has_row[m->rank]) ECHI_TRY(send_row(m, err));
@@ -206,4 +216,36 @@ ech_status echi_meet_measure(struct echi_meet *m, struct ech_doctor_links *table
     }
     if (m->status != ECH_OK && err) *err = m->why;
     return m->status;
+}
+
+ech_status echi_meet_await(struct echi_meet *m, int kind, int64_t until, uint8_t *meta, size_t *out_len, struct ech_error *err) {
+    const int peer = 1 - m->rank;
+    for (;;) {
+        struct echi_net_event event;   /* the next one stays with net */
+        int count = 0;
+        const int64_t now = echi_now();
+        if (stopped(m)) return echi_fail(err, ECH_E_END, "doctor.meet", "it was stopped");
+        if (now >= until) return echi_fail_at(err, ECH_E_TIMEOUT, "doctor.meet", peer, NULL, "it was reached, and then was silent");
+        ECHI_TRY(echi_net_poll(m->net, until - now < STOP_CHECK ? until : now + STOP_CHECK, &event, 1, &count, err));
+        if (count == 0) continue;
+        if (event.type == ECHI_NET_WAITING) echi_config_log(m->config, ECH_LOG_INFO, "%s", event.text);
+        if (event.type == ECHI_NET_LOST) return echi_fail_at(err, ECH_E_PEER_LOST, "doctor.meet", peer, NULL, "%s", event.text);
+        if (kind < 0 && event.type == ECHI_NET_READY) return ECH_OK;
+        if (event.type != ECHI_NET_MESSAGE || event.kind != kind) continue;
+        *out_len = event.meta_len;
+        memcpy(meta, event.meta, event.meta_len);
+        return ECH_OK;
+    }
+}
+
+ech_status echi_meet_tell(struct echi_meet *m, int kind, const void *meta, size_t len, const void *payload, size_t payload_len,
+                          struct ech_error *err) {
+    const struct echi_net_message message = {.kind = kind, .meta = meta, .meta_len = len, .payload = payload, .payload_len = payload_len};
+    return echi_net_send(m->net, 1 - m->rank, &message, err);
+}
+
+bool echi_meet_again(ech_status status, int64_t give_up) {
+    if (status != ECH_E_BUSY || echi_now() + AGAIN >= give_up) return false;
+    echi_sleep_until(echi_now() + AGAIN);
+    return true;
 }

@@ -18,9 +18,9 @@ ech_status echi_lane_create(echi_lane_run run, void *self, void (*notify)(void *
  * it may touch must stay, and it goes no further when it comes back. */
 bool echi_lane_destroy(struct echi_lane *lane, int64_t patience);
 #define ECHI_PATIENCE_SLICES 20   /* that such a wait is cut into */
-/* Called now and then by a function that echi_lane_call runs, and by a task that does not breathe: it makes progress. Does not return in a
- * thread that is left behind. */
-void echi_lane_stay(struct echi_lane *lane);
+/* Called now and then by a function that echi_lane_call runs, and by a task that does not breathe: it makes progress. False: the lane is
+ * being destroyed, and waits for it. Does not return in a thread that is left behind. */
+bool echi_lane_stay(struct echi_lane *lane);
 ech_status echi_lane_submit(struct echi_lane *lane, const struct echi_task *task, struct ech_error *err);
 bool echi_lane_take(struct echi_lane *lane, struct echi_done *out);
 /* While held no task starts or goes on but EVAL. echi_lane_is_held: true once nothing runs. */
@@ -29,7 +29,7 @@ bool echi_lane_is_held(struct echi_lane *lane);
 /* Called by the running task between units: runs what is more urgent than `kind`, waits while held, sleeps what a slow
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
-/* Of these three, and of echi_lane_stay, a lane that is NULL does nothing: a replay runs tasks without one. */
+/* Of these three, and of echi_lane_stay, a lane that is NULL does nothing (and stays): a replay runs tasks without one. */
 /* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. Those of fewer bytes than
  * ECHI_WORTH_A_WAKE wait for the next, or for the end of their task. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);

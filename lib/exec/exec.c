@@ -528,7 +528,7 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
                 return ECH_OK;
             }
             ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
-            echi_lane_stay(x->lane);   /* the whole test set may take many times as long as a step */
+            (void)echi_lane_stay(x->lane);   /* the whole test set may take many times as long as a step */
         }
         double loss;
         int correct = 0;

@@ -214,11 +214,13 @@ bool echi_lane_destroy(struct echi_lane *l, int64_t patience) {
     return true;
 }
 
-void echi_lane_stay(struct echi_lane *l) {
-    if (!l) return;
+bool echi_lane_stay(struct echi_lane *l) {
+    if (!l) return true;
     echi_mutex_lock(&l->mutex);
     tick(l);
+    const bool stays = !l->quit;
     echi_mutex_unlock(&l->mutex);
+    return stays;
 }
 
 ech_status echi_lane_submit(struct echi_lane *l, const struct echi_task *task, struct ech_error *err) {

@@ -145,6 +145,11 @@ static ech_status train(struct echi_stack *stack, const struct bench *b, struct 
     return echi_stack_train(stack, &(struct echi_training){1, b->who, 1}, err);
 }
 
+/* Measuring may take minutes, and nobody waits for what a node measures that has left its run. */
+static ech_status stay(const struct bench *b, struct ech_error *err) {
+    return echi_lane_stay(b->lane) ? ECH_OK : echi_fail(err, ECH_E_ABORTED, "run.measure", "this node left while it measured its steps");
+}
+
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
     struct echi_stack *stack = (uint32_t)n == b->sizes[0] && b->few[0] ? b->few[head] : head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
@@ -155,7 +160,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     ECHI_TRY(train(stack, b, err));
     const int units = echi_stack_units(stack);
     for (int u = 0; u < units; u++) {
-        echi_lane_stay(b->lane);
+        ECHI_TRY(stay(b, err));
         ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
         note_unit(b, stack, head, u, ECHI_FORWARD);
     }
@@ -167,11 +172,11 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
         ECHI_TRY(echi_stack_output_grad(stack, b->cut_rows, err));
     }
     for (int u = units - 1; u >= 0; u--) {
-        echi_lane_stay(b->lane);
+        ECHI_TRY(stay(b, err));
         ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, head || u > 0, err));
         note_unit(b, stack, head, u, ECHI_BACKWARD);
     }
-    echi_lane_stay(b->lane);
+    ECHI_TRY(stay(b, err));
     ECHI_TRY(echi_stack_grads(stack, 0, err));
     if (!head) return ECH_OK;
     ECHI_TRY(echi_stack_input_grad(stack, b->visit, err));
@@ -592,7 +597,7 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     ECHI_TRY_GOTO(echi_buffer_create_host(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)
         for (int cost = 0; cost < COSTS; cost++) {
-            echi_lane_stay(lane);
+            ECHI_TRY_GOTO(stay(&b, err), out);
             const struct spent began = spent_by(device);
             ECHI_TRY_GOTO(one_cost(&c, (enum cost)cost, err), out);
             const double seconds = seconds_since(began, device);

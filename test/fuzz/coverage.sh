@@ -16,7 +16,7 @@ parsers="ops/codec.c net/frame.c net/receive.c net/hello.c net/address.c lib/cor
          lib/job/number.c lib/drive/replay/recording.c lib/job/checkpoint.c lib/job/lines.c lib/job/profile.c lib/job/report_read.c
          lib/job/curves.c lib/job/curve_ratio.c lib/job/curve_evidence.c
          lib/import/import.c lib/import/table.c lib/import/caffe.c lib/import/graph.c lib/import/alpha_beta.c
-         lib/drive/sim/hosts.c lib/doctor/meet.c lib/drive/live/links.c port/pure/echi_error.c"
+         lib/drive/sim/hosts.c lib/doctor/meet.c lib/doctor/ask.c lib/drive/live/links.c port/pure/echi_error.c"
 printf '%-26s %7s %9s %9s\n' file lines covered branches
 for file in $parsers; do
     [ -e "$build/${file%.c}.gcno" ] || continue

@@ -39,7 +39,7 @@ struct fuzz_driver {
     X(idx) X(cifar)                                                                                                              \
     X(plan_file) X(config) X(hosts) X(profile) X(curves) X(import) X(report)                                                               \
     X(safetensors) X(checkpoint) X(recording)                                                                                    \
-    X(coded) X(probe)                                                                                                            \
+    X(coded) X(probe) X(ask)                                                                                                     \
     X(roles)
 #define FUZZ_DECLARE(name) extern const struct fuzz_driver fuzz_##name;
 FUZZ_DRIVERS(FUZZ_DECLARE)

@@ -181,7 +181,7 @@ bool __wrap_echi_lane_take(struct echi_lane *l, struct echi_done *out);
 void __wrap_echi_lane_hold(struct echi_lane *l, bool hold);
 bool __wrap_echi_lane_is_held(struct echi_lane *l);
 void __wrap_echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self);
-void __wrap_echi_lane_stay(struct echi_lane *l);
+bool __wrap_echi_lane_stay(struct echi_lane *l);
 void __wrap_echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes,
                                const struct echi_result *result);
 void __wrap_echi_lane_rows(struct echi_lane *l, const struct echi_task *task, const struct echi_result *result);
@@ -220,7 +220,7 @@ void __wrap_echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self
     atomic_store(&n->measured, true);
 }
 
-void __wrap_echi_lane_stay(struct echi_lane *l) { (void)l; }
+bool __wrap_echi_lane_stay(struct echi_lane *l) { return (void)l, true; }
 
 void __wrap_echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes,
                                const struct echi_result *result) {

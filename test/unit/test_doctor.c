@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Links measured before a run: both ends of one, and all of several nodes, against others that lie, are silent or talk out of turn; and
- * what is said of a table of links. */
+ * Links measured before a run: both ends of one, and all of several nodes, against others that lie, are silent or talk out of turn; what is
+ * said of a table of links; and nodes that wait to be asked for a plan, and who asks, against the same. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "echi_ask.h"
 #include "echi_bytes.h"
 #include "echi_doctor.h"
 #include "echi_os.h"
@@ -183,6 +184,120 @@ static void a_caller_believes_nobody(void **state) {
         if (found.link.check.status != status || !strstr(found.link.check.text, text))
             fail_msg("lie %d: %s: %s", lie, ech_status_name(found.link.check.status), found.link.check.text);
     }
+}
+
+/* ----- nodes that are asked to take part in a plan, and those who ask */
+
+#define ASKED "rank 1\nworld 2\nseed 1\nno-shuffle off\ndeterministic off\nsync-norm off\nwinograd 4\nprecision fp32\nmeasure 0.001\n" \
+              "model net\ninput 1 8 8\nconv2d out 2 kernel 3\nrelu\nfc out 4\n"
+
+/* What who asks does, and what the node that waits says of it before it waits again. */
+enum { GO_AT_ONCE, NONSENSE, NO_MODEL, ANOTHER_RANK, NO_GO, SHORT_GO, LEAVES, GO_TO_NOBODY, TWICE, ASKERS };
+static const char *const refused[ASKERS] = {
+    [GO_AT_ONCE] = "nobody who measures sends", [NONSENSE] = "lacks a line 'rank VALUE'", [NO_MODEL] = "names no model",
+    [ANOTHER_RANK] = "rank 2 of 2", [NO_GO] = "was silent", [SHORT_GO] = "named no port", [LEAVES] = "left in order",
+    [GO_TO_NOBODY] = "no coordinator at 127.0.0.1:1 ", [TWICE] = "was silent"};
+
+static void asks(struct echi_meet *m, int how) {
+    char text[sizeof ASKED] = ASKED;
+    uint8_t answer[ECHI_MEET_ANSWER_MOST];
+    size_t len = sizeof text - 1;
+    const bool is_whole = how != NONSENSE && how != NO_MODEL && how != ANOTHER_RANK;
+    if (how == NONSENSE) text[0] = 'R';
+    if (how == NO_MODEL) text[strstr(text, "model") - text] = 'M';
+    if (how == ANOTHER_RANK) text[5] = '2';
+    if (how == GO_AT_ONCE) {
+        assert_int_equal(echi_meet_tell(m, ECHI_MEET_GO, "\1", 2, NULL, 0, NULL), ECH_OK);
+        return;
+    }
+    assert_int_equal(echi_meet_tell(m, ECHI_MEET_ASK, NULL, 0, text, len, NULL), ECH_OK);
+    if (how == TWICE) assert_int_equal(echi_meet_tell(m, ECHI_MEET_ASK, NULL, 0, text, len, NULL), ECH_OK);
+    assert_int_equal(echi_meet_await(m, ECHI_MEET_ANSWER, INT64_MAX, answer, &len, NULL), ECH_OK);
+    assert_true(len == 4 ? is_whole : len > 4 && !is_whole);
+    assert_int_equal(echi_load32(answer), how == NONSENSE || how == NO_MODEL || how == ANOTHER_RANK ? ECH_E_FORMAT : ECH_OK);
+    if (how == SHORT_GO || how == GO_TO_NOBODY) (void)echi_meet_tell(m, ECHI_MEET_GO, "\1", how == SHORT_GO ? 1 : 2, NULL, 0, NULL);
+}
+
+/* Each of them finds a node that waits, which is there for the next one. */
+static void a_node_that_waits_believes_nobody(void **state) {
+    (void)state;
+    for (int how = 0; how < ASKERS; how++) {
+        static struct listener l;
+        static struct ech_doctor found;
+        struct ech_config c;
+        struct echi_meet *m;
+        struct echi_net_event event;
+        char address[64];
+        memset(&l, 0, sizeof l);
+        memset(&found, 0, sizeof found);
+        free_address(address);
+        config_for(&c, address);
+        l.config = c;
+        if (how == NO_GO || how == GO_TO_NOBODY || how == TWICE) l.config.join_timeout = 0.3;
+        l.config.threads = 1;
+        l.config.stop = &l.stop;
+        l.config.on_log = count_line;
+        l.config.user = &l;
+        assert_int_equal(echi_thread_start(&l.thread, "listener", listen_here, &l, NULL), ECH_OK);
+        meets_as(&m, &c, 1, 2, ECHI_DOCTOR_MEET_LISTENER);
+        asks(m, how);
+        if (how != LEAVES)
+            while (next_of(m, &event) != ECHI_NET_LOST) {}
+        echi_meet_close(m);
+        echi_doctor_link(&c, &found);
+        if (found.link.check.status != ECH_OK) fail_msg("after %d: %s", how, found.link.check.text);
+        __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
+        echi_thread_join(&l.thread);
+        assert_int_equal(l.status, ECH_OK);
+        assert_int_equal(l.dropped, 1);
+        if (!strstr(l.why, refused[how])) fail_msg("%d: '%s' does not say '%s'", how, l.why, refused[how]);
+    }
+}
+
+enum { NO_ANSWER, SHORT_ANSWER, NO_SUCH_STATUS, A_REFUSAL, GONE, ANSWERS };
+struct answerer { struct echi_meet *meet; struct echi_thread thread; int how; };
+
+static void *answer_here(void *arg) {
+    static char ask[ECHI_MEET_ASK_MOST];
+    struct answerer *a = arg;
+    struct echi_net_event event;
+    const uint8_t status = a->how == NO_SUCH_STATUS ? 200 : ECH_E_UNSUPPORTED;
+    uint8_t bytes[9] = {status, 0, 0, 0, 'n', 'e', 'v', 'e', 'r'};
+    if (next_of(a->meet, &event) == ECHI_NET_READY && a->how != GONE) {
+        (void)echi_net_post(a->meet->net, 1, ECHI_MEET_ASK, 0, ask, sizeof ask, 0, NULL);
+        while (next_of(a->meet, &event) == ECHI_NET_MESSAGE && event.kind != ECHI_MEET_ASK) {}
+        if (a->how != NO_ANSWER) (void)echi_meet_tell(a->meet, ECHI_MEET_ANSWER, bytes, a->how == SHORT_ANSWER ? 3 : 9, NULL, 0, NULL);
+        while (next_of(a->meet, &event) != ECHI_NET_LOST) {}
+    }
+    echi_meet_close(a->meet);
+    return NULL;
+}
+
+static void who_asks_believes_nobody(void **state) {
+    (void)state;
+    static const struct { ech_status status; const char *says; } expected[ANSWERS] = {
+        {ECH_E_TIMEOUT, "was silent"}, {ECH_E_FORMAT, "no answer"}, {ECH_E_FORMAT, "no answer"}, {ECH_E_UNSUPPORTED, ": never"},
+        {ECH_E_PEER_LOST, "doctor --listen"}};
+    ech_model *net;
+    const char *text = strstr(ASKED, "input");
+    assert_int_equal(ech_model_parse(text, strlen(text), "net", &net, NULL), ECH_OK);
+    for (int how = 0; how < ANSWERS; how++) {
+        struct answerer a = {.how = how};
+        struct ech_config c;
+        struct ech_error err = {.text = ""};
+        char address[64];
+        config_for(&c, "127.0.0.1:0");
+        assert_int_equal(echi_meet_open(&c, 0, 2, ECHI_DOCTOR_MEET_LISTENER, INT64_MAX, &a.meet, NULL), ECH_OK);
+        snprintf(address, sizeof address, "%s", echi_net_address(a.meet->net));
+        c.coordinator[0] = 0;
+        if (how == NO_ANSWER) c.join_timeout = 0.5;
+        assert_int_equal(echi_thread_start(&a.thread, "answers", answer_here, &a, NULL), ECH_OK);
+        const ech_status status = ech_doctor_plan(net, &c, address, NULL, &err);
+        echi_thread_join(&a.thread);
+        if (status != expected[how].status || !strstr(err.text, expected[how].says) || !strstr(err.text, address))
+            fail_msg("answer %d: %s: %s", how, ech_status_name(status), err.text);
+    }
+    ech_model_destroy(net);
 }
 
 /* ----- tables of several nodes */
@@ -366,6 +481,7 @@ static void rows_are_stored_and_loaded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_listener_believes_nobody), cmocka_unit_test(a_caller_believes_nobody),
+        cmocka_unit_test(a_node_that_waits_believes_nobody), cmocka_unit_test(who_asks_believes_nobody),
         cmocka_unit_test(all_get_the_table), cmocka_unit_test(others_are_measured_without_a_liar),
         cmocka_unit_test(purposes_do_not_meet), cmocka_unit_test(the_slow_link_is_named),
         cmocka_unit_test(rows_are_stored_and_loaded),

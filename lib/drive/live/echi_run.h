@@ -35,6 +35,7 @@ struct echi_node_config {
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
     bool *stays;                              /* set when a thread of this node is left behind, which may use job, params, model and data */
     struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
+    int64_t until;                            /* echi_now at which this node leaves, whatever goes on (ECH_E_TIMEOUT); 0: never */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;

@@ -88,6 +88,12 @@ static void check_eval(struct echi_node *n, int told) {
 
 void echi_node_notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
+static void check_until(struct echi_node *n, int64_t now) {
+    if (n->c->until == 0 || now < n->c->until) return;
+    echi_fail(n->err, ECH_E_TIMEOUT, "run", "this node has given the run all the time that it gives one");
+    echi_node_give_up(n, ECH_E_TIMEOUT);
+}
+
 static void check_tell(struct echi_node *n) {
     const int tells = asked(n->c->config->tell);
     if (tells == n->tells) return;
@@ -114,6 +120,7 @@ static void loop(struct echi_node *n) {
         if (n->role.coordinator && n->role.coordinator->wake_at && now >= n->role.coordinator->wake_at && !n->over)
             echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_TIME});
         check_stop(n, &told);
+        if (!n->over) check_until(n, n->clock);
         if (!n->over) check_eval(n, told);
         check_tell(n);
         /* The time is asked for anew: since the loop waked an evaluation may have begun and ended. */

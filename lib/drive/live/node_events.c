@@ -37,7 +37,7 @@ static void measure_here(void *self) {
     if (n->link_byte > io.byte) io.byte = n->link_byte;
     if (n->measure_status == ECH_OK)
         n->measure_status = echi_measure(n->job, device, n->c->config->slow, n->lane, io, &n->times, &n->measure_error);
-    echi_lane_stay(n->lane);
+    (void)echi_lane_stay(n->lane);
     if (n->measure_status == ECH_OK && n->c->profile) {
         echi_profile_of(n->c->profile, echi_device_describe(device)->name, n->job->model, &n->times);
         n->measure_status = echi_measure_costs(n->job, device, &n->times, n->lane, io, n->c->profile, &n->measure_error);
@@ -224,9 +224,9 @@ static ech_status stand_checkpoints(struct echi_node *n, struct ech_error *err) 
 static void make_slots(void *self) {
     struct echi_node *n = self;
     n->slots_status = echi_exec_setup(n->exec, &n->setup, &n->slots_error);
-    echi_lane_stay(n->lane);
+    (void)echi_lane_stay(n->lane);
     if (n->slots_status == ECH_OK) n->slots_status = stand_checkpoints(n, &n->slots_error);
-    echi_lane_stay(n->lane);
+    (void)echi_lane_stay(n->lane);
     /* Who is played slow reads slowly, too: on the lane, which is held up. */
     if (n->slots_status == ECH_OK && n->c->config->slow <= 1)
         n->slots_status = echi_exec_read_ahead(n->exec, echi_node_has_spare(n->c->config), &n->slots_error);
