@@ -327,6 +327,12 @@ struct ech_path_part { const char *what; int rank; double seconds; };   /* rank 
 /* Megabits a second in both directions of a node's link. */
 struct ech_link_use { float out, in; };
 
+/* Seconds of a node's compute thread from its first task on, but while it is held for an evaluation or evaluates. It had a task: "steps"
+ * (forward and backward of a worker), "owner" (sums and updates), "head" (separated layers), "codec"; of several the most urgent counts,
+ * and what it takes to hand a task over. It had none until there came "weights", a "lease", "activations" or their gradients, "gradients"
+ * of workers, or "other". */
+struct ech_spent { float steps, owner, head, codec, weights, lease, activations, gradients, other; };
+
 /* A plan that the planner compared with others. */
 #define ECH_CANDIDATES_MAX 20
 struct ech_candidate {
@@ -344,7 +350,7 @@ struct ech_candidate {
 #define ECH_CURVE_MAX 128
 struct ech_loss_point { double samples, loss; };
 
-/* What a run did, in some 110 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful.
+/* What a run did, in some 160 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful.
  * Of a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
 struct ech_report {
@@ -433,6 +439,8 @@ struct ech_report {
     /* Statistical efficiency of this run's policy by its curve and by those of earlier runs (option efficiency), and its standard error as
      * a part of it. Negative: not known, or 1 by definition, under BSP. */
     double measured_efficiency, measured_efficiency_error;
+    int simulated;                        /* 1: seconds, links and machines are those of a simulation */
+    struct ech_spent spent[ECH_WORLD_MAX];/* of each rank; of one that is lost 0 */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -182,10 +182,28 @@ static const char *ms_text(double seconds, char *buf, size_t cap) {
     return buf;
 }
 
-/* Which part of its iterations a worker computes, by what a step was measured to take, and as if it took as long as it has samples. With
- * layer separation it computes less than that step, under `local` it pushes after several. */
+/* Seconds of its compute thread: with a task, without. */
+static double computed(const struct ech_spent *s) { return (double)s->steps + s->owner + s->head + s->codec; }
+static double waited(const struct ech_spent *s) { return (double)s->weights + s->lease + s->activations + s->gradients + s->other; }
+
+/* Reports of older versions have none of these. */
+static bool knows_spent(const struct ech_report *r) {
+    for (int i = 0; i < r->world; i++)
+        if (computed(&r->spent[i]) > 0) return true;
+    return false;
+}
+
+/* Which part of its time a node computes. Where the report does not know: which part of its iterations a worker computes, by what a step
+ * was measured to take, and as if it took as long as it has samples. With layer separation it computes less than that step, under `local`
+ * it pushes after several. */
 static const char *busy_text(const struct ech_report *r, int rank, char *buf, size_t cap) {
+    const struct ech_spent *s = &r->spent[rank];
     const int group = r->group_of[rank];
+    if (knows_spent(r)) {
+        if (computed(s) > 0) snprintf(buf, cap, "%.0f %%", 100 * computed(s) / (computed(s) + waited(s)));
+        else snprintf(buf, cap, "-");
+        return buf;
+    }
     const double iteration = group >= 0 && r->head < 0 && strcmp(r->sync, "local") != 0 ? r->iteration_seconds[group] : 0;
     if (iteration > 0 && r->step_seconds[rank] > 0 && r->batch[rank] > 0)
         snprintf(buf, cap, "%.0f %%", 100.0 * r->batch[rank] * r->step_seconds[rank] / 64 / iteration);
@@ -205,8 +223,35 @@ static void print_ranks(FILE *to, const struct ech_report *r) {
         add_row(&rows, i, text);
     }
     end_rows(&rows);
-    fputs("  alone: by one whole step, measured at the start; computes: about so much of an iteration, the rest it waits\n", to);
+    fprintf(to, "  alone: by one whole step, measured at the start; computes: %s, the rest it waits\n",
+            knows_spent(r) ? "so much of its time" : "about so much of an iteration");
     groups_print(to, r);
+}
+
+/* "12.5", or "-" for nothing. */
+static const char *seconds_text(double seconds, char buf[12]) {
+    if (seconds > 0) snprintf(buf, 12, "%.3g", seconds);
+    else snprintf(buf, 12, "-");
+    return buf;
+}
+
+/* What each node's compute thread did, and what it waited for. */
+static void print_spent(FILE *to, const struct ech_report *r) {
+    if (!knows_spent(r)) return;
+    struct rows rows = {to, -1, -1, ""};
+    fprintf(to, "\n  %-14s %-35s %s\n", "seconds", "computed", "waited for");
+    fprintf(to, "  %-14s %8s %8s %8s %8s %10s %8s %8s %8s %8s\n", "rank", "steps", "owner", "head", "codec", "weights", "leases", "acts",
+            "pushes", "other");
+    for (int i = 0; i < r->world; i++) {
+        const struct ech_spent *s = &r->spent[i];
+        char text[120], b[9][12];
+        snprintf(text, sizeof text, "%8s %8s %8s %8s %10s %8s %8s %8s %8s", seconds_text(s->steps, b[0]), seconds_text(s->owner, b[1]),
+                 seconds_text(s->head, b[2]), seconds_text(s->codec, b[3]), seconds_text(s->weights, b[4]), seconds_text(s->lease, b[5]),
+                 seconds_text(s->activations, b[6]), seconds_text(s->gradients, b[7]), seconds_text(s->other, b[8]));
+        add_row(&rows, i, text);
+    }
+    end_rows(&rows);
+    fputs("  acts: activations, or their gradients; other: messages that had to leave, batch-norms, losses\n", to);
 }
 
 /* "94 (90 to 95)", "94" where all measurements agree, or "-". */
@@ -273,9 +318,9 @@ static void print_staleness(FILE *to, const struct ech_report *r) {
 }
 
 static void print_report(FILE *to, const struct ech_report *r) {
-    fprintf(to, "%s%s%s, %s, %d node%s, reported by echelon %s\n", r->model, r->data[0] ? " on " : "", r->data, r->sync, r->world,
-            r->world == 1 ? "" : "s", r->version);
-    speed_print(to, r, "");
+    fprintf(to, "%s%s%s, %s, %d %snode%s, reported by echelon %s\n", r->model, r->data[0] ? " on " : "", r->data, r->sync, r->world,
+            r->simulated ? "simulated " : "", r->world == 1 ? "" : "s", r->version);
+    speed_print(to, r, r->simulated ? "virtual " : "");
     print_error(to, r);
     path_print(to, r);
     bottleneck_print(to, r);
@@ -284,6 +329,7 @@ static void print_report(FILE *to, const struct ech_report *r) {
     events_print(to, r);
     print_remedies(to, r);
     print_ranks(to, r);
+    print_spent(to, r);
     print_links(to, r);
     fputc('\n', to);
     print_bytes(to, r);

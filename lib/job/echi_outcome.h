@@ -16,5 +16,6 @@ ech_status echi_outcome_write(const struct ech_model *model, const struct ech_co
                               const struct ech_report *report, struct ech_error *err);
 /* What a node measured of itself, as the report has it. */
 void echi_report_times(struct ech_report *report, int rank, const struct echi_times *times);
+void echi_report_usage(struct ech_report *report, int rank, const double seconds[ECHI_USES]);   /* of its compute thread */
 void echi_report_rates(struct ech_report *report, const struct echi_follow *follow, int world);   /* of links while the run went */
 #endif

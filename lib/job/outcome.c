@@ -110,6 +110,13 @@ void echi_report_times(struct ech_report *report, int rank, const struct echi_ti
     report->delay[rank] = times->delay;
 }
 
+void echi_report_usage(struct ech_report *report, int rank, const double s[ECHI_USES]) {
+    report->spent[rank] = (struct ech_spent){
+        .steps = (float)s[ECHI_USE_STEPS], .owner = (float)s[ECHI_USE_OWNER], .head = (float)s[ECHI_USE_HEAD],
+        .codec = (float)s[ECHI_USE_CODEC], .weights = (float)s[ECHI_USE_WEIGHTS], .lease = (float)s[ECHI_USE_LEASE],
+        .activations = (float)s[ECHI_USE_ACTIVATIONS], .gradients = (float)s[ECHI_USE_GRADIENTS], .other = (float)s[ECHI_USE_OTHER]};
+}
+
 void echi_report_rates(struct ech_report *report, const struct echi_follow *follow, int world) {
     for (int r = 0; r < world; r++) {
         const struct echi_rate out = echi_seen_rate(&follow->host[r].out), in = echi_seen_rate(&follow->host[r].in);

@@ -62,6 +62,18 @@ static const struct echi_report_key loss_point[] = {
     {ROW(ech_loss_point, "loss", AMOUNT, double, loss)},
     {0}};
 
+static const struct echi_report_key spent[] = {
+    {ROW(ech_spent, "steps", FLOAT, float, steps)},
+    {ROW(ech_spent, "owner", FLOAT, float, owner)},
+    {ROW(ech_spent, "head", FLOAT, float, head)},
+    {ROW(ech_spent, "codec", FLOAT, float, codec)},
+    {ROW(ech_spent, "weights", FLOAT, float, weights)},
+    {ROW(ech_spent, "lease", FLOAT, float, lease)},
+    {ROW(ech_spent, "activations", FLOAT, float, activations)},
+    {ROW(ech_spent, "gradients", FLOAT, float, gradients)},
+    {ROW(ech_spent, "other", FLOAT, float, other)},
+    {0}};
+
 const struct echi_report_key echi_report_keys[] = {
     TEXT(version),
     {ROW(ech_report, "model", TEXT, char *, model), .needed = true},
@@ -145,6 +157,8 @@ const struct echi_report_key echi_report_keys[] = {
     OBJECTS("loss_curve", LOSS_CURVE, ech_loss_point, loss_curve, loss_point),
     OPTIONAL(measured_efficiency),
     OPTIONAL(measured_efficiency_error),
+    COUNT(simulated, 1),
+    OBJECTS("spent", WORLD, ech_spent, spent, spent),
     {0}};
 _Static_assert(sizeof echi_report_keys / sizeof echi_report_keys[0] <= ECHI_REPORT_KEYS_MAX, "a reader marks each that it has read");
 

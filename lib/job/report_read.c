@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPORT_FILE_MAX (1 << 20)   /* 1,024 ranks take 320 bytes each */
+#define REPORT_FILE_MAX (1 << 20)   /* 1,024 ranks take 620 bytes each */
 
 /* A report and the texts that it points to, each shorter than it is in the file. */
 struct kept {

@@ -66,6 +66,23 @@ no_line 'lost|regrouping|dropped|codec .*:|staleness  |target '
 check "what is asked for first comes first" [ "$(grep -nE '^  (speed|bottleneck|time|rank|links, out|sent|predicted of)' "$work/out" |
     awk '{ print $2 }' | tr -d '\n')" = speedbottlenecktimeranklinks,sentpredicted ]
 
+# --- seconds of compute threads, where the report knows them, instead of what follows from steps at the start; simulated ones are virtual
+spent='"spent": [{"steps": 30, "owner": 2, "head": 0, "codec": 0, "weights": 24, "lease": 8, "activations": 0, "gradients": 0, "other": 0},
+    {"steps": 5, "owner": 0, "head": 1, "codec": 2, "weights": 0, "lease": 0, "activations": 1, "gradients": 0.5, "other": 0.5},
+    {"steps": 0, "owner": 0, "head": 0, "codec": 0, "weights": 0, "lease": 0, "activations": 0, "gradients": 0, "other": 0}]'
+report "$spent" '"simulated": 1'
+explains 0 '^lenet5 on data/mnist, bsp, 3 simulated nodes, reported by' "$work/report"
+line '^  speed +1000 images/s \(64000 samples, 6.40 epochs, 64.0 virtual s\)'
+line '^  0 +0 +48 +32 ms +2000 images/s +50 % +-$'
+line '^  1 +0 +16 +64 ms +1000 images/s +80 % +2 ms$'
+line '^  2 +- +0 +128 ms +500 images/s +- +-$'
+line '^  0 +30 +2 +- +- +24 +8 +- +- +-$'
+line '^  1 +5 +- +1 +2 +- +- +1 +0.5 +0.5$'
+line '^  2 +- +- +- +- +- +- +- +- +-$'
+refuses() { explains 14 "$1" "$work/report"; }
+report "${spent/24/-24}"
+refuses '"weights" takes a number, 0 or more'
+
 # --- what else may be why, each from its facts; the ranks of a run that lost one are all there
 report '"lost": [1], "lost_peer": null' '"target_accuracy": 0.98, "target_seconds": 30, "target_epochs": 3' \
     '"samples_again": 6400' '"regroups": 1, "resizes": 2' '"resumed_samples": 3200'
@@ -113,6 +130,31 @@ for label in speed bottleneck 'group 0' staleness accuracy; do
     check "the summary's $label" eval 'grep "^  $label  " "$work/summary" | diff - <(grep "^  $label  " "$work/out")'
 done
 line '^  mean staleness +[0-9.]+ rounds'
+
+# --- what each node computed and waited is all of a simulated run, from its first task on: to a hundredth of its virtual seconds
+accounted() {  # accounted REPORT: how much of the seconds the nodes account for, the least and the most
+    tr '{' '\n' <"$1" | sed -nE 's/^"steps": ([0-9.e+-]+), .*"other": .*/&/p' | tr -c '0-9.e+\n-' ' ' |
+        awk -v all="$(value seconds "$1")" '{ sum = 0; for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]/) sum += $i
+            part = sum / all; if (sum > 0 && (!busy++ || part < least)) least = part; if (part > most) most = part }
+            END { printf "%d of %d nodes, %.4f to %.4f\n", busy, NR, least, most
+                  exit !(NR == 4 && busy >= 2 && least > 0.97 && most < 1.0001) }'   # a plan may leave nodes out
+}
+for sync in bsp gssp asp; do
+    ends_with 0 '^  speed ' sim --compute model --workers 4 --spread mild --sync $sync --data "$work/data" --epochs 40 --eval-every 0 \
+        --report "$work/sim"
+    check "$sync: $(accounted "$work/sim")" eval 'accounted "$work/sim" >"$work/part"'
+    check "$sync: it is not said to be simulated" [ "$(value simulated "$work/sim")" = 1 ]
+done
+# of a run that is recorded as well, beside what its recording says (another reader of the same events): rank 1 is not held
+ends_with 0 '' train --data "$work/data" --local 2 --sync bsp --shares equal --steps 30 --eval-every 0 --progress off \
+    --report "$work/both" --record "$work/record"
+explains 0 'computed' "$work/record"
+recorded=$(sed -nE '/^  rank 1 /,$s/^    computed +([0-9.]+) %.*/\1/p' "$work/out" | head -n 1)
+explains 0 '^  1 ' "$work/both"
+reported=$(sed -nE 's/^  1 .*images\/s +([0-9]+) % .*/\1/p; s/^  0 to 1 .*images\/s +([0-9]+) % .*/\1/p' "$work/out" | head -n 1)
+check "rank 1 computed $reported % by the report, $recorded % by the recording" \
+    awk -v a="$reported" -v b="$recorded" 'BEGIN { d = a - b; exit !(a != "" && b > 0 && d <= 0.56 && d >= -0.56) }'
+check "a real run is said to be simulated" [ "$(value simulated "$work/run")" = 0 ]
 
 # --- what is no report
 refuse 13 "cannot read '-' .*give a report, or the folder of a recorded run" -

@@ -102,12 +102,13 @@ static struct ech_report sample(void) {
                            .n_path = 2, .path_rank = -1, .path_seconds = 0.0625, .path = {{"in", 1, 0.05}, {"latency", -1, 0.0125}},
                            .slot_bytes = {1000, [3] = UINT64_MAX}, .activation_bytes = {[2] = 7}, .behind = 1.5,
                            .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
-                           .measured_efficiency = 0.875, .measured_efficiency_error = -1};
+                           .measured_efficiency = 0.875, .measured_efficiency_error = -1, .simulated = 1,
+                           .spent = {{0.5f, 1, 1.5f, 2, 2.5f, 3, 3.5f, 4, 4.5f}}};
     return r;
 }
 
 static const char *json(const struct ech_report *r) {
-    static char buf[262144];
+    static char buf[524288];
     size_t len = ech_report_json(r, buf, sizeof buf);
     assert_true(len < sizeof buf);
     assert_int_equal(len, strlen(buf));
@@ -143,7 +144,9 @@ static void test_keys(void **state) {
         "\"path\": [{\"what\": \"in\", \"rank\": 1, \"seconds\": 0.05}, {\"what\": \"latency\", \"rank\": null, \"seconds\": 0.0125}]",
         "\"slot_bytes\": [1000, 0, 0, 18446744073709551615]", "\"activation_bytes\": [0, 0, 7, 0]",
         "\"behind\": 1.5", "\"loss_curve\": [{\"samples\": 32, \"loss\": 2.25}, {\"samples\": 96, \"loss\": 1.5}]",
-        "\"measured_efficiency\": 0.875", "\"measured_efficiency_error\": null"};
+        "\"measured_efficiency\": 0.875", "\"measured_efficiency_error\": null", "\"simulated\": 1",
+        "\"spent\": [{\"steps\": 0.5, \"owner\": 1, \"head\": 1.5, \"codec\": 2, \"weights\": 2.5, \"lease\": 3, \"activations\": 3.5, "
+        "\"gradients\": 4, \"other\": 4.5}, {\"steps\": 0, "};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

@@ -15,6 +15,7 @@
 #include "echi_replan.h"
 #include "echi_staleness.h"
 #include "echi_sync.h"
+#include "echi_usage.h"
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_flight_phase { ECHI_FLIGHT_WAITS_WEIGHTS, ECHI_FLIGHT_IDLE, ECHI_FLIGHT_FORWARD, ECHI_FLIGHT_WAITS_HEAD,
@@ -575,6 +576,7 @@ struct echi_node_role {
     ech_status status;                            /* of END */
     int changes;                                  /* in change[] */
     struct echi_loans loans;                      /* of this node's slots: the driver keeps them */
+    struct echi_usage usage;
     /* By rank, as many as the world has. */
     bool gone[ECHI_WORLD_MAX];                    /* declared lost: nothing from there is taken any more */
     struct echi_change_told change[ECHI_WORLD_MAX + 1];   /* of which the roles are not told yet, in order: each rank once, and a move */

@@ -307,9 +307,11 @@ static void step(struct echi_node_role *n, const struct echi_event *e, struct ec
 }
 
 bool echi_node_role_step(struct echi_node_role *n, enum echi_role role, const struct echi_event *e, struct echi_actions *out) {
+    const int before = out->count;
     if (e->type == ECHI_EVENT_MESSAGE && n->gone[e->from]) return false;
-    if (role != ECHI_ROLE_NODE) return pass(n, role, e, out);
-    if (n->over) return false;
-    step(n, e, out);
+    if (role == ECHI_ROLE_NODE && n->over) return false;
+    if (role == ECHI_ROLE_NODE) step(n, e, out);
+    else if (!pass(n, role, e, out)) return false;
+    echi_usage_step(&n->usage, e, out->list + before, out->count - before);
     return true;
 }

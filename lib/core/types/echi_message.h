@@ -147,6 +147,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
 #define ECHI_PROBE_BODY 3584   /* bytes of a PROBE's body at most */
 
 /* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
- * nodes the bytes, and those that they would have had uncoded; residuals given up. */
-#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
+ * nodes the bytes, and those that they would have had uncoded; residuals given up; ns by use (echi_usage.h). */
+#define ECHI_STATS_USES 9
+#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7 + ECHI_STATS_USES))
 #endif

@@ -318,6 +318,8 @@ void echi_node_stats(const struct echi_node *n, uint8_t body[ECHI_STATS_BYTES]) 
     echi_store64(body + 8 * (ECHI_KINDS + 1), n->role.head ? n->role.head->repeats : 0);
     for (int i = 0; i < 4; i++) echi_store64(body + 8 * (ECHI_KINDS + 2 + i), n->coded[i]);
     echi_store64(body + 8 * (ECHI_KINDS + 6), n->role.worker ? n->role.worker->residuals_cleared : 0);
+    _Static_assert(ECHI_STATS_USES == ECHI_USES, "the message has a place for each use");
+    for (int use = 0; use < ECHI_USES; use++) echi_store64(body + 8 * (ECHI_KINDS + 7 + use), (uint64_t)n->role.usage.ns[use]);
 }
 
 void echi_node_leaves(struct echi_node *n, const struct echi_msg *why) {
@@ -342,12 +344,15 @@ void echi_node_leaves(struct echi_node *n, const struct echi_msg *why) {
                      why->text[0] ? why->text : ech_status_text(status));
 }
 
-static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
+static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t len) {
+    double seconds[ECHI_USES];
     if (len != ECHI_STATS_BYTES) return;
     for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
     n->head_repeats += echi_load64(body + 8 * (ECHI_KINDS + 1));
     for (int i = 0; i < 4; i++) n->coded_of_all[i] += echi_load64(body + 8 * (ECHI_KINDS + 2 + i));
     n->residuals_cleared += echi_load64(body + 8 * (ECHI_KINDS + 6));
+    for (int use = 0; use < ECHI_USES; use++) seconds[use] = 1e-9 * (double)echi_load64(body + 8 * (ECHI_KINDS + 7 + use));
+    if (n->report) echi_report_usage(n->report, from, seconds);
 }
 
 /* Whose layers, for an evaluation or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
@@ -443,7 +448,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         return;
     }
     if (m.to_role == ECHI_ROLE_NODE && e->peer == 0) log_change(n, &m);
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->peer, e->meta + 2, e->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->role.coordinator) {
         struct echi_times times;
         if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) echi_report_times(n->report, e->peer, &times);

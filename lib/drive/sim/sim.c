@@ -164,6 +164,12 @@ static void fill_report(const struct echi_sim *s, struct ech_report *r) {
     r->state_ratio = s->coded[3] ? (double)s->coded[2] / (double)s->coded[3] : 1;
     for (int i = 0; i < s->world; i++)
         if (s->node[i].role.head) r->head_repeats += s->node[i].role.head->repeats;
+    r->simulated = 1;
+    for (int i = 0; i < s->world; i++) {
+        double seconds[ECHI_USES];
+        for (int use = 0; use < ECHI_USES; use++) seconds[use] = 1e-9 * (double)s->node[i].role.usage.ns[use];
+        echi_report_usage(r, i, seconds);
+    }
     for (int i = 0; i < s->world; i++)
         if (s->node[i].role.worker) r->residuals_lost += s->node[i].role.worker->residuals_cleared;
 }
