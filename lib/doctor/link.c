@@ -41,8 +41,9 @@ void echi_doctor_link(const struct ech_config *config, struct ech_doctor *d) {
     if (table) {
         table->rank = 1;
         table->world = 2;
+        int mismatches = 0;
         do status = measure(config, table, d, &err);
-        while (echi_meet_again(status, give_up));
+        while (echi_meet_again(status, &mismatches, give_up));
     }
     free(table);
     echi_doctor_no_listener(config, status, &err);

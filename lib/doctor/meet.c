@@ -16,6 +16,7 @@
  * by who measures. */
 #define EPOCH 0x50524f42u
 #define AGAIN (ECHI_SECOND / 5)        /* while another node is served */
+#define MISMATCHES 5
 #define STOP_CHECK (ECHI_SECOND / 5)   /* how often it is checked whether to stop */
 #define EVENTS 32
 #define ROUND_TRIP_MOST 1e6           /* seconds */
@@ -244,8 +245,9 @@ ech_status echi_meet_tell(struct echi_meet *m, int kind, const void *meta, size_
     return echi_net_send(m->net, 1 - m->rank, &message, err);
 }
 
-bool echi_meet_again(ech_status status, int64_t give_up) {
-    if (status != ECH_E_BUSY || echi_now() + AGAIN >= give_up) return false;
+bool echi_meet_again(ech_status status, int *mismatches, int64_t give_up) {
+    const bool may = status == ECH_E_BUSY || (status == ECH_E_MISMATCH && ++*mismatches < MISMATCHES);
+    if (!may || echi_now() + AGAIN >= give_up) return false;
     echi_sleep_until(echi_now() + AGAIN);
     return true;
 }

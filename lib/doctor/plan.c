@@ -95,10 +95,11 @@ static ech_status ask_all(struct asker *a, const ech_model *model, struct ech_er
         const int64_t until = echi_now() + (int64_t)(a->config.join_timeout * 1e9);
         struct ech_error why = {.peer = -1};
         ech_status status;
+        int mismatches = 0;
         do {
             leave(d);
             status = ask(a, i, model, until, &why);
-        } while (echi_meet_again(status, until));
+        } while (echi_meet_again(status, &mismatches, until));
         echi_doctor_no_listener(&d->config, status, &why);
         if (status != ECH_OK)
             return echi_fail_at(err, status, "doctor.plan", i + 1, NULL, "%.70s: %.320s", d->config.coordinator, why.text);

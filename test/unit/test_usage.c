@@ -25,9 +25,9 @@ static void event(int64_t now, enum echi_event_type type, int kind, enum echi_ac
     }
     echi_usage_step(&u, &e, list, count);
 }
-static void comes(int64_t now, enum echi_kind kind, int task) { event(now, ECHI_EVENT_MESSAGE, kind, ECHI_ACTION_COMPUTE, 1, &task); }
-static void arrives(int64_t now, enum echi_kind kind) { event(now, ECHI_EVENT_MESSAGE, kind, ECHI_ACTION_SEND, 1, NULL); }
-static void ends(int64_t now, enum echi_task_kind kind) { event(now, ECHI_EVENT_COMPUTED, kind, ECHI_ACTION_SEND, 1, NULL); }
+static void comes(int64_t now, enum echi_kind kind, int task) { event(now, ECHI_EVENT_MESSAGE, (int)kind, ECHI_ACTION_COMPUTE, 1, &task); }
+static void arrives(int64_t now, enum echi_kind kind) { event(now, ECHI_EVENT_MESSAGE, (int)kind, ECHI_ACTION_SEND, 1, NULL); }
+static void ends(int64_t now, enum echi_task_kind kind) { event(now, ECHI_EVENT_COMPUTED, (int)kind, ECHI_ACTION_SEND, 1, NULL); }
 static void holds(int64_t now, bool on) {
     event(now, ECHI_EVENT_MESSAGE, on ? ECHI_KIND_HOLD : ECHI_KIND_RELEASE, on ? ECHI_ACTION_HOLD : ECHI_ACTION_RELEASE, 1, NULL);
 }
