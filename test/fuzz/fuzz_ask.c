@@ -30,7 +30,7 @@ static bool one(const uint8_t *bytes, size_t len) {
     FUZZ_CHECK(n < sizeof text);
     FUZZ_CHECK(echi_ask_read(text, n, &other, &same, NULL) == ECH_OK);
     FUZZ_CHECK(echi_ask_write(&other, other.rank, same, again, sizeof again) == n && memcmp(again, text, n) == 0);
-    FUZZ_CHECK(memcmp(same->layers, model->layers, sizeof model->layers) == 0);
+    FUZZ_CHECK(memcmp(same->layers, model->layers, sizeof model->layers) == 0 && strcmp(same->name, model->name) == 0);
     before.rank = config.rank;
     before.world = config.world;
     before.seed = config.seed;
