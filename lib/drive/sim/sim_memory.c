@@ -18,8 +18,12 @@ static ech_status count(const struct echi_sim *s, const struct echi_plan *plan, 
     ECHI_TRY(echi_exec_create(s->job, "cpu", 1, echi_config_level(s->config), NULL, &exec, err));
     echi_exec_use_loans(exec, &loans);
     if (rank == 0) echi_node_params(s->config, exec, &params);
-    const ech_status status = echi_exec_count(exec, setup, out, err);
-    if (echi_exec_count_stacks(exec, setup, out_stacks, NULL) != ECH_OK) *out_stacks = 0;   /* this processor could not compute them */
+    ech_status status = echi_exec_count(exec, setup, out, err);
+    if (status == ECH_OK) status = echi_exec_count_stacks(exec, setup, out_stacks, err);
+    if (status == ECH_E_UNSUPPORTED) {   /* this processor could not compute them, and need not */
+        *out_stacks = 0;
+        status = ECH_OK;
+    }
     echi_exec_destroy(exec);
     if (rank == 0) *out += s->job->n_params * sizeof(echi_real);
     return status;
