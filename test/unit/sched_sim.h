@@ -1799,6 +1799,7 @@ static void sim_run(struct sim *s) {
     s->resets = s->from.resets;
     s->request.world = world;
     s->plan.world = (uint16_t)world;
+    s->plan.shares_follow = s->plan_given && s->plan.sync == ECHI_SYNC_BSP && !s->plan.deterministic;
     set_parts(s);
     s->unused = NOBODY;
     uint32_t *initial = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;

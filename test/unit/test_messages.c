@@ -390,7 +390,7 @@ static void marks_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 41; i++) {
+    for (int i = 0; i < 42; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -434,6 +434,7 @@ static void plans_that_make_no_sense(void **state) {
         case 37: p.schedule.kind = ECHI_SCHEDULE_COSINE; break; /* and still steps */
         case 33: p.reserve = 1; break;                          /* and workers in it */
         case 34: p.n_groups = 1, p.reserve = 1; break;          /* and no other group */
+        case 41: p.shares_follow = 1; break;                    /* of an asynchronous run */
         case 35: p.n_groups = 3, p.reserve = 1, p.base[2] = 1, p.owner_of[2] = 2; break;   /* its owner has a group */
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);

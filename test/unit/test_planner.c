@@ -455,6 +455,23 @@ static void bsp_shares_sum_to_the_round(void **state) {
     assert_int_equal(plan.round, 112);
 }
 
+/* Only shares by speed may follow speeds, and where nobody has said that all stays; leases then have room for it. */
+static void shares_may_follow(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1};
+    for (int i = 0; i < 5; i++) {
+        nodes(4, seconds, 0);
+        request.sync = i == 1 ? ECHI_SYNC_SSP : ECHI_SYNC_BSP;
+        request.regroup_after = i == 2 ? 0 : 1000;
+        request.shares = i == 3 ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
+        request.deterministic = i == 4;
+        request.batch = 256;
+        make();
+        assert_int_equal(plan.shares_follow, i == 0);
+        if (i != 1) assert_int_equal(echi_plan_room(&plan, 0), i == 0 ? 96 : 64);
+    }
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -523,7 +540,7 @@ int main(void) {
         cmocka_unit_test(steps_follow_the_speed),
         cmocka_unit_test(steps_are_weighed_by_time),
         cmocka_unit_test(bsp_shares_sum_to_the_round),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(shares_may_follow), cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(whatever_is_wished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

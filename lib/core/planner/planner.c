@@ -403,6 +403,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     plan->rounds_apart = w->rounds_apart ? w->rounds_apart : 4;
     plan->deterministic = w->deterministic;
     plan->sync_norm = w->sync_norm;
+    plan->shares_follow = w->sync == ECHI_SYNC_BSP && w->shares == ECHI_SHARES_SPEED && w->regroup_after > 0 && !w->deterministic;
     plan->round = echi_plan_request_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,

@@ -5,10 +5,9 @@
 
 #define CHECKS 6    /* while a change lasts for as long as it must, at most */
 
-/* Not where the user, or a plan from a file, said what each computes. Behind a loss no plan is predicted. */
+/* Behind a loss no plan is predicted. */
 bool echi_shares_may_follow(const struct echi_coordinator *c) {
-    return c->request.regroup_after > 0 && c->request.shares == ECHI_SHARES_SPEED && !c->plan_given && c->n_lost == 0 &&
-           c->phase == ECHI_RUN_TRAINS && echi_plan_shares_follow(plan_of(c));
+    return c->n_lost == 0 && c->phase == ECHI_RUN_TRAINS && echi_plan_shares_follow(plan_of(c));
 }
 
 bool echi_coordinator_share(struct echi_coordinator *c, const uint32_t share[ECHI_WORLD_MAX]) {

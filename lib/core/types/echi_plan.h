@@ -43,6 +43,8 @@ struct echi_plan {
     uint8_t deterministic;                /* 1: shares are whole reduction blocks, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
                                              only, not with `deterministic` */
+    uint8_t shares_follow;                /* 1: shares of a round may follow speeds while the run goes, and leases have room for that; BSP
+                                             only, not with `deterministic`. Not in plan files: their shares stay */
     uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
     uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
     uint8_t exchange;                     /* enum echi_exchange; a ring only where echi_plan_may_ring */
@@ -119,7 +121,7 @@ int echi_plan_known(const struct echi_plan *plan, int owner, int rank);
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_round(const struct echi_plan *plan);
 uint32_t echi_plan_round_most(const struct echi_plan *plan);
-/* May shares of a round change while the run goes? Under BSP of several workers, but not with `deterministic`. */
+/* May shares of a round change while the run goes? Several workers have some. */
 bool echi_plan_shares_follow(const struct echi_plan *plan);
 /* Samples of one lease that a worker may get: with rounds more than its share where that is small, since it takes the shares of those
  * who are lost, and half more than its share where shares follow speeds. What is larger than the room is leased in parts. */
@@ -197,7 +199,7 @@ int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
 int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (194 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
+    (195 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

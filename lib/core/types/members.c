@@ -184,7 +184,7 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
 }
 
 bool echi_plan_shares_follow(const struct echi_plan *plan) {
-    return policy_of(plan)->rounds && !policy_of(plan)->local && !plan->deterministic && echi_plan_several_train(plan);
+    return plan->shares_follow && echi_plan_several_train(plan);
 }
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {

@@ -304,6 +304,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups > 1 && !policy->grouped) return false;
     if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_REDUCTION_BLOCK)) return false;
     if (p->sync_norm > 1 || (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
+    if (p->shares_follow > 1 || (p->shares_follow && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
     if (p->flights > 1 && (policy->rounds || !p->separated)) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
     const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
@@ -388,6 +389,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put8(&w, p->sync_norm);
+    echi_put8(&w, p->shares_follow);
     echi_put32(&w, p->round);
     echi_put32(&w, p->staleness);
     echi_put32(&w, p->rounds_apart);
@@ -433,6 +435,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->sync_norm = echi_get8(&r);
+    p->shares_follow = echi_get8(&r);
     p->round = echi_get32(&r);
     p->staleness = echi_get32(&r);
     p->rounds_apart = echi_get32(&r);
