@@ -294,22 +294,23 @@ static void begin_setup(struct echi_exec *x, const struct echi_setup *setup) {
     x->gives = !x->job->model && setup->plan.exchange == ECHI_EXCHANGE_RING;
 }
 
-ech_status echi_exec_count(struct echi_exec *x, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err) {
+typedef ech_status setup_some(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err);
+
+static ech_status count(struct echi_exec *x, const struct echi_setup *setup, setup_some *of, size_t *out_bytes, struct ech_error *err) {
     begin_setup(x, setup);
     *out_bytes = 0;
     x->counting = out_bytes;
-    const ech_status status = setup_slots(x, &setup->plan, setup->rank, err);
+    const ech_status status = of(x, &setup->plan, setup->rank, err);
     x->counting = NULL;
     return status;
 }
 
+ech_status echi_exec_count(struct echi_exec *x, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err) {
+    return count(x, setup, setup_slots, out_bytes, err);
+}
+
 ech_status echi_exec_count_stacks(struct echi_exec *x, const struct echi_setup *setup, size_t *out_bytes, struct ech_error *err) {
-    begin_setup(x, setup);
-    *out_bytes = 0;
-    x->counting = out_bytes;
-    const ech_status status = setup_stacks(x, &setup->plan, setup->rank, err);
-    x->counting = NULL;
-    return status;
+    return count(x, setup, setup_stacks, out_bytes, err);
 }
 
 /* Stacks first, of which each asks whether there is memory for it. What all slots take is counted before any is made. */

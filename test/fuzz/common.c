@@ -97,3 +97,12 @@ uint8_t *fuzz_read(const char *path, size_t *out_len) {
     fclose(f);
     return bytes;
 }
+
+size_t fuzz_saved(uint8_t *out, size_t cap) {
+    size_t len;
+    uint8_t *file = fuzz_read(fuzz_out_path(), &len);
+    FUZZ_CHECK(file != NULL && len <= cap);
+    memcpy(out, file, len);
+    free(file);
+    return len;
+}

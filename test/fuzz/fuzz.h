@@ -64,6 +64,8 @@ const char *fuzz_out_path(void);
 size_t fuzz_seed_text(const char *const *texts, int i, uint8_t *out, size_t cap);
 /* Reads a whole file; the block is the caller's. NULL when it cannot be read. */
 uint8_t *fuzz_read(const char *path, size_t *out_len);
+/* What is at fuzz_out_path, which fits into out[cap]: its length. */
+size_t fuzz_saved(uint8_t *out, size_t cap);
 
 /* --- mutate.c: changes an input of at most `cap` bytes; `other` is a second one to splice from --- */
 void fuzz_mutate(struct echi_random *r, const struct fuzz_driver *driver, uint8_t *bytes, size_t *len, const uint8_t *other,

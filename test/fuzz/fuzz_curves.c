@@ -78,12 +78,7 @@ static size_t two_curves(int points, uint8_t *out, size_t cap) {
         }
     }
     FUZZ_CHECK(echi_curves_save(fuzz_out_path(), &two, NULL) == ECH_OK);
-    size_t len;
-    uint8_t *file = fuzz_read(fuzz_out_path(), &len);
-    FUZZ_CHECK(file != NULL && len <= cap);
-    memcpy(out, file, len);
-    free(file);
-    return len;
+    return fuzz_saved(out, cap);
 }
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {

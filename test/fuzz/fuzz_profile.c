@@ -41,13 +41,10 @@ static bool one(const uint8_t *bytes, size_t len) {
     FUZZ_CHECK(echi_profile_load(fuzz_out_path(), &again, &err) == ECH_OK);
     check_profile(&again);
     FUZZ_CHECK(strcmp(profile.machine, again.machine) == 0 && strcmp(profile.model, again.model) == 0);
-    size_t len_once, len_twice;
-    uint8_t *file = fuzz_read(fuzz_out_path(), &len_once);
-    FUZZ_CHECK(file != NULL && len_once <= sizeof once);
-    memcpy(once, file, len_once);
-    free(file);
+    size_t len_twice;
+    const size_t len_once = fuzz_saved(once, sizeof once);
     FUZZ_CHECK(echi_profile_save(fuzz_out_path(), &again, &err) == ECH_OK);
-    file = fuzz_read(fuzz_out_path(), &len_twice);
+    uint8_t *file = fuzz_read(fuzz_out_path(), &len_twice);
     FUZZ_CHECK(file != NULL && len_twice == len_once && memcmp(once, file, len_once) == 0);
     free(file);
     return true;
@@ -66,12 +63,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         struct echi_profile builtin;
         echi_profile_builtin(&builtin);
         FUZZ_CHECK(echi_profile_save(fuzz_out_path(), &builtin, NULL) == ECH_OK);
-        size_t len;
-        uint8_t *file = fuzz_read(fuzz_out_path(), &len);
-        FUZZ_CHECK(file != NULL && len <= cap);
-        memcpy(out, file, len);
-        free(file);
-        return len;
+        return fuzz_saved(out, cap);
     }
     (void)good; /* both are */
     return fuzz_seed_text(text, i, out, cap);

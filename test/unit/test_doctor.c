@@ -107,6 +107,18 @@ static void meets_as(struct echi_meet **m, struct ech_config *c, int rank, int w
     assert_int_equal(next_of(*m, &event), ECHI_NET_READY);
 }
 
+/* A listener at an address of its own, and who calls it. */
+static void listener_for(struct listener *l, struct ech_config *caller) {
+    char address[64];
+    memset(l, 0, sizeof *l);
+    free_address(address);
+    config_for(caller, address);
+    l->config = *caller;
+    l->config.stop = &l->stop;
+    l->config.on_log = count_line;
+    l->config.user = l;
+}
+
 /* Each lie has a listener of its own, which says why it drops the caller, and is there for the next one. */
 static void a_listener_believes_nobody(void **state) {
     (void)state;
@@ -116,16 +128,9 @@ static void a_listener_believes_nobody(void **state) {
         struct ech_config c;
         struct echi_meet *m;
         struct echi_net_event event;
-        char address[64];
-        memset(&l, 0, sizeof l);
         memset(&found, 0, sizeof found);
-        free_address(address);
-        config_for(&c, address);
-        l.config = c;
+        listener_for(&l, &c);
         if (lie == SILENCE) l.config.deadline = 1;
-        l.config.stop = &l.stop;
-        l.config.on_log = count_line;
-        l.config.user = &l;
         assert_int_equal(echi_thread_start(&l.thread, "listener", listen_here, &l, NULL), ECH_OK);
         meets_as(&m, &c, 1, 2, ECHI_DOCTOR_MEET_LISTENER);
         tell(m, 0, (enum lie)lie);
@@ -227,17 +232,10 @@ static void a_node_that_waits_believes_nobody(void **state) {
         struct ech_config c;
         struct echi_meet *m;
         struct echi_net_event event;
-        char address[64];
-        memset(&l, 0, sizeof l);
         memset(&found, 0, sizeof found);
-        free_address(address);
-        config_for(&c, address);
-        l.config = c;
+        listener_for(&l, &c);
         if (how == NO_GO || how == GO_TO_NOBODY || how == TWICE) l.config.join_timeout = 0.3;
         l.config.threads = 1;
-        l.config.stop = &l.stop;
-        l.config.on_log = count_line;
-        l.config.user = &l;
         assert_int_equal(echi_thread_start(&l.thread, "listener", listen_here, &l, NULL), ECH_OK);
         meets_as(&m, &c, 1, 2, ECHI_DOCTOR_MEET_LISTENER);
         asks(m, how);

@@ -49,8 +49,8 @@ void echi_shares_follow(struct echi_coordinator *c, int64_t now) {
     const int64_t after = c->request.regroup_after;
     uint32_t share[ECHI_WORLD_MAX];
     double longest = 0;
-    if (!echi_shares_may_follow(c) || now - c->shares.checked < after / CHECKS) return;
-    if (c->applied_rounds - c->shares.round < ECHI_SHARES_ROUNDS) return;
+    if (now - c->shares.checked < after / CHECKS || c->applied_rounds - c->shares.round < ECHI_SHARES_ROUNDS) return;
+    if (!echi_shares_may_follow(c)) return;
     c->shares.checked = now;
     c->shares.round = c->applied_rounds;
     echi_machines_seen(&c->follow, plan_of(c), c->times, now, c->work.now);
