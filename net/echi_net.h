@@ -66,6 +66,8 @@ struct echi_net_config {
     const char *bind;                             /* address that ranks other than 0 listen on; NULL: the address of the
                                                      route to the coordinator (never loopback to remote peers) */
     int64_t join_timeout;                         /* ns for all nodes to meet */
+    bool in_turn;                                 /* rank 0 is no run: it listens, and serves one caller after the other. So report the
+                                                     sentences of a join, and whoever opened this adds what helps */
     int64_t unheard;                              /* ns that bytes may stay unacknowledged before the OS gives a connection up; 0: as
                                                      long as it pleases (minutes). TCP */
     /* Security, on either transport. With a key every node proves to every other that it has the same, and every frame

@@ -120,7 +120,7 @@ struct echi_net {
     struct echi_net_hub *own_hub; /* a world of one needs no sockets */
     struct echi_transport *transport;
     struct echi_hello hello;
-    bool keyed;
+    bool keyed, in_turn;
     uint8_t root[ECHI_KEYS_BYTES];  /* of the key */
     uint32_t epoch;                 /* of this node's admission */
     uint32_t chunk, unsent;         /* see echi_net_give_way; unsent: 0, the transport's own choice */

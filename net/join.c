@@ -267,15 +267,17 @@ void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct
     }
 }
 
+static const char *who_listens(const struct echi_net *net) { return net->in_turn ? "listener" : "coordinator"; }
+
 static void time_out(struct echi_net *net) {
     char text[400], missing[160];
     double waited = (double)net->join_timeout / (double)second;
     list_missing(net, missing, sizeof missing);
     if (net->rank != 0 && net->peers[0].state != ECHI_PEER_UP) {
         echi_text_print(text, sizeof text,
-                        "no coordinator at %s after %.1f s and %u tries, at the last it %.120s: start rank 0 there or correct "
-                        "--coordinator",
-                        net->coordinator, waited, net->peers[0].tries, net->peers[0].text[0] ? net->peers[0].text : "was silent");
+                        "no %s at %s after %.1f s and %u tries, at the last it %.120s%s", who_listens(net), net->coordinator, waited,
+                        net->peers[0].tries, net->peers[0].text[0] ? net->peers[0].text : "was silent",
+                        net->in_turn ? "" : ": start rank 0 there or correct --coordinator");
     } else if (net->rank != 0) {
         echi_text_print(text, sizeof text,
                         "rank %d has joined rank 0 at %s, but within %.1f s not all %d nodes met; no link to %s", net->rank,
@@ -300,8 +302,8 @@ static void tell_news(struct echi_net *net) {
     char missing[160];
     list_missing(net, missing, sizeof missing);
     if (net->rank != 0 && net->peers[0].state != ECHI_PEER_UP)
-        echi_text_print(net->news, sizeof net->news, "waiting for the coordinator at %s (%u tries)%s%.200s", net->coordinator,
-                        net->peers[0].tries, net->peers[0].text[0] ? ": it " : "", net->peers[0].text);
+        echi_text_print(net->news, sizeof net->news, "waiting for the %s at %s (%u tries)%s%.200s", who_listens(net),
+                        net->coordinator, net->peers[0].tries, net->peers[0].text[0] ? ": it " : "", net->peers[0].text);
     else if (net->rank != 0 && net->phase == ECHI_NET_MEETING)
         echi_text_print(net->news, sizeof net->news, "joined rank 0 at %s; waiting until it has all %d nodes", net->coordinator,
                         net->world);

@@ -123,6 +123,7 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
     net->kinds = config->kinds;
     net->n_kinds = config->n_kinds;
     net->join_timeout = config->join_timeout;
+    net->in_turn = config->in_turn;
     net->opened = echi_now();
     net->chunk = ECHI_NET_CHUNK;
     net->epoch = config->epoch ? config->epoch : ECHI_FRAME_EPOCH;

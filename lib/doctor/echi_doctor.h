@@ -16,8 +16,9 @@ enum echi_doctor_part { ECHI_DOCTOR_NEITHER, ECHI_DOCTOR_PORT, ECHI_DOCTOR_LINK 
 enum echi_doctor_part echi_doctor_network(const struct ech_config *config, struct ech_doctor *out);
 void echi_doctor_port(const struct ech_config *config, struct ech_doctor *out);
 void echi_doctor_link(const struct ech_config *config, struct ech_doctor *out);
-/* After an attempt to meet a listener that failed so: *err also says that one must run there, if that may be why. */
-void echi_doctor_no_listener(const struct ech_config *config, ech_status status, struct ech_error *err);
+/* After an attempt to meet a listener that failed so: *err also reports that one must run there, if that may be why. `option` names the
+ * address. */
+void echi_doctor_no_listener(const struct ech_config *config, const char *option, ech_status status, struct ech_error *err);
 /* Purposes of meetings (echi_meet.h). */
 #define ECHI_DOCTOR_MEET_LISTENER "the link to a listener"
 #define ECHI_DOCTOR_MEET_LINKS "the links of all nodes"

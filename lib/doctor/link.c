@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 /* A run that waits for its nodes turns away who only measures, and goes on waiting. */
-void echi_doctor_no_listener(const struct ech_config *config, ech_status status, struct ech_error *err) {
+void echi_doctor_no_listener(const struct ech_config *config, const char *option, ech_status status, struct ech_error *err) {
     if (status != ECH_E_MISMATCH && status != ECH_E_PEER_LOST && status != ECH_E_TIMEOUT) return;
     const struct ech_error why = *err;
-    (void)echi_fail(err, status, "doctor.link", "%.270s; to be measured, `echelon doctor --listen --coordinator %.60s` must run there",
-                    why.text, config->coordinator);
+    (void)echi_fail(err, status, "doctor.link", "%.270s: start `echelon doctor --listen --coordinator %.60s` there, or correct %s",
+                    why.text, config->coordinator, option);
 }
 
 static ech_status measure(const struct ech_config *config, struct ech_doctor_links *table, struct ech_doctor *d, struct ech_error *err) {
@@ -46,6 +46,6 @@ void echi_doctor_link(const struct ech_config *config, struct ech_doctor *d) {
         while (echi_meet_again(status, &mismatches, give_up));
     }
     free(table);
-    echi_doctor_no_listener(config, status, &err);
+    echi_doctor_no_listener(config, "--coordinator", status, &err);
     echi_doctor_note(&d->link.check, status, &err);
 }

@@ -3,6 +3,7 @@
 #include "echi_meet.h"
 #include "echi_bytes.h"
 #include "echi_config_log.h"
+#include "echi_doctor.h"
 #include "echi_error.h"
 #include "echi_os.h"
 #include "echi_run.h"
@@ -69,6 +70,7 @@ ech_status echi_meet_open(const struct ech_config *c, int rank, int world, const
         config.rank = rank;
         config.world = world;
         if (world == 2) config.bind = NULL;   /* nobody calls who calls */
+        config.in_turn = strcmp(purpose, ECHI_DOCTOR_MEET_LISTENER) == 0;
         config.kinds = kinds;
         config.n_kinds = ECHI_MEET_KINDS;
         config.fingerprints = &print;

@@ -100,7 +100,7 @@ static ech_status ask_all(struct asker *a, const ech_model *model, struct ech_er
             leave(d);
             status = ask(a, i, model, until, &why);
         } while (echi_meet_again(status, &mismatches, until));
-        echi_doctor_no_listener(&d->config, status, &why);
+        echi_doctor_no_listener(&d->config, "--doctors", status, &why);
         if (status != ECH_OK)
             return echi_fail_at(err, status, "doctor.plan", i + 1, NULL, "%.70s: %.320s", d->config.coordinator, why.text);
         echi_config_log(&a->config, ECH_LOG_INFO, "rank %d is %s", i + 1, d->config.coordinator);

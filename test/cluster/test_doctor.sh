@@ -54,8 +54,8 @@ if ! under address && ! under thread; then
         exit $((failures - before))
     ) || failures=$((failures + $?))
 fi
-doctor 17 '^  "link": .*"ok": false, "trouble": "no coordinator at 127\.0\.0\.1:1 ' --json --world 2 --rank 1 --coordinator 127.0.0.1:1 \
-    --join-timeout 1
+doctor 17 '^  "link": .*"ok": false, "trouble": "no listener at 127\.0\.0\.1:1 .* there, or correct --coordinator"' --json \
+    --world 2 --rank 1 --coordinator 127.0.0.1:1 --join-timeout 1
 doctor 2 'training would fail: .*leads off this machine: give --key' --world 2 --rank 1 --coordinator 203.0.113.9:7000 --join-timeout 1
 doctor 2 'training would fail: .*no address of this machine' --world 2 --coordinator 203.0.113.9:7000 --insecure
 doctor '2|16' "training would fail: .*device 'cpu:7'" --device cpu:7

@@ -52,8 +52,8 @@ for rank in 1 2; do served $rank 3; done
 # --- a node that is not there is named at once, and nobody waits for it
 free_port
 plan 17 "rank 1 is ${at[1]}" --doctors "${at[1]},127.0.0.1:$port" --join-timeout 1
-grep -qE "^echelon: 127.0.0.1:$port: .*doctor --listen --coordinator 127.0.0.1:$port. must run there" "$work/err" ||
-    bad "it is not named"
+grep -qE "^echelon: 127.0.0.1:$port: no listener at .*: start .echelon doctor --listen --coordinator 127.0.0.1:$port. there, or correct \
+--doctors$" "$work/err" || bad "it is not named, with what helps: $(tail -n 1 "$work/err")"
 plan 0 ', 2 nodes$' --model "$model" --doctors "${at[1]}"
 
 # --- one that cannot take part says why

@@ -252,6 +252,13 @@ static void a_node_that_waits_believes_nobody(void **state) {
     }
 }
 
+static ech_model *net_asked_for(void) {
+    const char *text = strstr(ASKED, "input");
+    ech_model *net;
+    assert_int_equal(ech_model_parse(text, strlen(text), "net", &net, NULL), ECH_OK);
+    return net;
+}
+
 enum { NO_ANSWER, SHORT_ANSWER, NO_SUCH_STATUS, A_REFUSAL, GONE, ANSWERS };
 struct answerer { struct echi_meet *meet; struct echi_thread thread; int how; };
 
@@ -276,9 +283,7 @@ static void who_asks_believes_nobody(void **state) {
     static const struct { ech_status status; const char *says; } expected[ANSWERS] = {
         {ECH_E_TIMEOUT, "was silent"}, {ECH_E_FORMAT, "no answer"}, {ECH_E_FORMAT, "no answer"}, {ECH_E_UNSUPPORTED, ": never"},
         {ECH_E_PEER_LOST, "doctor --listen"}};
-    ech_model *net;
-    const char *text = strstr(ASKED, "input");
-    assert_int_equal(ech_model_parse(text, strlen(text), "net", &net, NULL), ECH_OK);
+    ech_model *net = net_asked_for();
     for (int how = 0; how < ANSWERS; how++) {
         struct answerer a = {.how = how};
         struct ech_config c;
@@ -295,6 +300,30 @@ static void who_asks_believes_nobody(void **state) {
         if (status != expected[how].status || !strstr(err.text, expected[how].says) || !strstr(err.text, address))
             fail_msg("answer %d: %s: %s", how, ech_status_name(status), err.text);
     }
+    ech_model_destroy(net);
+}
+
+/* Where nobody listens the sentence reports what helps there, and nothing of a run. */
+static void where_nobody_listens_is_reported(void **state) {
+    (void)state;
+    static struct ech_doctor found;
+    char address[64], plan_ends[200], link_ends[200];
+    struct ech_config c;
+    struct ech_error err = {.text = ""};
+    ech_model *net = net_asked_for();
+    free_address(address);
+    config_for(&c, address);
+    c.join_timeout = 0.2;
+    snprintf(plan_ends, sizeof plan_ends, ": start `echelon doctor --listen --coordinator %s` there, or correct --doctors", address);
+    snprintf(link_ends, sizeof link_ends, ": start `echelon doctor --listen --coordinator %s` there, or correct --coordinator", address);
+    echi_doctor_link(&c, &found);
+    assert_int_equal(found.link.check.status, ECH_E_TIMEOUT);
+    c.coordinator[0] = 0;
+    assert_int_equal(ech_doctor_plan(net, &c, address, NULL, &err), ECH_E_TIMEOUT);
+    const char *const reported[] = {err.text, found.link.check.text}, *const ends[] = {plan_ends, link_ends};
+    for (int i = 0; i < 2; i++)
+        if (strstr(reported[i], "rank 0") || !strstr(reported[i], "no listener at ") || !strstr(reported[i], ends[i]))
+            fail_msg("'%s' does not end with '%s', or is about a run", reported[i], ends[i]);
     ech_model_destroy(net);
 }
 
@@ -480,6 +509,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_listener_believes_nobody), cmocka_unit_test(a_caller_believes_nobody),
         cmocka_unit_test(a_node_that_waits_believes_nobody), cmocka_unit_test(who_asks_believes_nobody),
+        cmocka_unit_test(where_nobody_listens_is_reported),
         cmocka_unit_test(all_get_the_table), cmocka_unit_test(others_are_measured_without_a_liar),
         cmocka_unit_test(purposes_do_not_meet), cmocka_unit_test(the_slow_link_is_named),
         cmocka_unit_test(rows_are_stored_and_loaded),
