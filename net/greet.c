@@ -78,6 +78,11 @@ static void greet_caller(struct echi_net *net, struct echi_conn *conn, const str
                      "a node with --rank %d called rank %d of %d: ranks are 1 to %d for "
                      "those that call rank 0, and every node needs its own",
                      rank, net->rank, net->world, net->world - 1);
+    } else if (net->phase >= ECHI_NET_RUNNING && net->in_turn) {
+        char now[ECHI_NET_ADDRESS];
+        echi_net_peer_end(net, rank, now);
+        echi_fail_at(&err, ECH_E_BUSY, "net.join", rank, NULL, "it is with %s now, and serves one caller after the other",
+                     now[0] ? now : "another caller");
     } else if (net->phase >= ECHI_NET_RUNNING) {
         echi_fail_at(&err, ECH_E_BUSY, "net.join", rank, NULL,
                      "rank %d came when the run had begun with all %d nodes: choose another "

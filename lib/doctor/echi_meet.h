@@ -61,9 +61,10 @@ ech_status echi_meet_await(struct echi_meet *meet, int kind, int64_t until, uint
 /* To the other end. The payload stays as it is until the other end has answered, or the meeting is closed. */
 ech_status echi_meet_tell(struct echi_meet *meet, int kind, const void *meta, size_t len, const void *payload, size_t payload_len,
                           struct ech_error *err);
-/* After an attempt to meet a listener that ended so: may it be repeated now? Waits a moment where the listener serves another node. Who
- * comes while that one is still at the door is told that its rank is taken, so a mismatch is believed at the last of several: *mismatches
- * counts them, from 0. */
-bool echi_meet_again(ech_status status, int *mismatches, int64_t give_up);
+/* After an attempt to meet listeners that began at `since` and ended so: may it be repeated now? Waits a moment where a listener serves
+ * another node, and at random up to as long again as the attempt took: two that are in each other's way do not stay in step. Who comes
+ * while that one is still at the door is told that its rank is taken, so a mismatch is believed at the last of several: *mismatches counts
+ * them, from 0. */
+bool echi_meet_again(ech_status status, int64_t since, int *mismatches, int64_t give_up);
 void echi_meet_close(struct echi_meet *meet);   /* NULL is harmless */
 #endif

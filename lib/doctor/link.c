@@ -42,8 +42,11 @@ void echi_doctor_link(const struct ech_config *config, struct ech_doctor *d) {
         table->rank = 1;
         table->world = 2;
         int mismatches = 0;
-        do status = measure(config, table, d, &err);
-        while (echi_meet_again(status, &mismatches, give_up));
+        int64_t since;
+        do {
+            since = echi_now();
+            status = measure(config, table, d, &err);
+        } while (echi_meet_again(status, since, &mismatches, give_up));
     }
     free(table);
     echi_doctor_no_listener(config, "--coordinator", status, &err);

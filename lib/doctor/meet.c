@@ -247,9 +247,13 @@ ech_status echi_meet_tell(struct echi_meet *m, int kind, const void *meta, size_
     return echi_net_send(m->net, 1 - m->rank, &message, err);
 }
 
-bool echi_meet_again(ech_status status, int *mismatches, int64_t give_up) {
+bool echi_meet_again(ech_status status, int64_t since, int *mismatches, int64_t give_up) {
     const bool may = status == ECH_E_BUSY || (status == ECH_E_MISMATCH && ++*mismatches < MISMATCHES);
-    if (!may || echi_now() + AGAIN >= give_up) return false;
-    echi_sleep_until(echi_now() + AGAIN);
+    const int64_t now = echi_now();
+    uint32_t draw = 0;
+    (void)echi_entropy(&draw, sizeof draw, NULL);
+    const int64_t next = now + AGAIN + (int64_t)((double)(now - since) * draw / 4294967296.0);
+    if (!may || next >= give_up) return false;
+    echi_sleep_until(next);
     return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ech_doctor_plan: a plan for this machine and those that wait. They are asked one after the other, and begin when all have answered that
- * they will: so none of them waits for a run that does not come about. */
+ * they will: so none of them waits for a run that does not come about. Two who ask cannot hold each other up, in whatever order and by
+ * whatever names they ask: see ask_all. */
 #include "echi_address.h"
 #include "echi_ask.h"
 #include "echi_blank.h"
@@ -89,21 +90,37 @@ static void leave(struct doctor *d) {
     d->meet = NULL;
 }
 
+static void leave_all(struct asker *a) {
+    for (int i = 0; i < a->count; i++) leave(&a->doctor[i]);
+}
+
+/* Whoever has the busy one may wait for one that is held here. So nothing is held while one is waited for, and the next attempt begins with
+ * that one. */
 static ech_status ask_all(struct asker *a, const ech_model *model, struct ech_error *err) {
-    for (int i = 0; i < a->count; i++) {
+    const int64_t until = echi_now() + (int64_t)(a->config.join_timeout * 1e9);
+    int64_t since = echi_now();
+    int first = 0, held = 0, mismatches = 0, busy = -1;
+    while (held < a->count) {
+        const int i = (first + held) % a->count;
         struct doctor *d = &a->doctor[i];
-        const int64_t until = echi_now() + (int64_t)(a->config.join_timeout * 1e9);
         struct ech_error why = {.peer = -1};
-        ech_status status;
-        int mismatches = 0;
-        do {
-            leave(d);
-            status = ask(a, i, model, until, &why);
-        } while (echi_meet_again(status, &mismatches, until));
-        echi_doctor_no_listener(&d->config, "--doctors", status, &why);
-        if (status != ECH_OK)
+        const ech_status status = ask(a, i, model, until, &why);
+        if (status == ECH_OK) {
+            echi_config_log(&a->config, ECH_LOG_INFO, "rank %d is %s", i + 1, d->config.coordinator);
+            held++;
+            mismatches = 0;
+            continue;
+        }
+        leave_all(a);
+        if (status == ECH_E_BUSY && busy != i) echi_config_log(&a->config, ECH_LOG_INFO, "waiting for rank %d: %s", i + 1, why.text);
+        if (status == ECH_E_BUSY) busy = i;
+        if (!echi_meet_again(status, since, &mismatches, until)) {
+            echi_doctor_no_listener(&d->config, "--doctors", status, &why);
             return echi_fail_at(err, status, "doctor.plan", i + 1, NULL, "%.70s: %.320s", d->config.coordinator, why.text);
-        echi_config_log(&a->config, ECH_LOG_INFO, "rank %d is %s", i + 1, d->config.coordinator);
+        }
+        since = echi_now();
+        first = i;
+        held = 0;
     }
     return ECH_OK;
 }
@@ -157,7 +174,7 @@ ech_status ech_doctor_plan(const ech_model *model, const struct ech_config *give
         if (status == ECH_OK) status = echi_outcome_write(model, &a->config, a->weights, &a->report, err);
         if (out_report) *out_report = a->report;
     }
-    for (int i = 0; i < a->count; i++) leave(&a->doctor[i]);
+    leave_all(a);
     if (stays) return status;   /* what its thread may use stays, too */
     echi_free_aligned(a->weights);
     ech_data_destroy(a->blank);

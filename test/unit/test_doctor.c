@@ -303,6 +303,70 @@ static void who_asks_believes_nobody(void **state) {
     ech_model_destroy(net);
 }
 
+struct planner { struct ech_config config; char doctors[140]; struct echi_thread thread; ech_model *net; ech_status status; };
+
+static void *plan_here(void *arg) {
+    struct planner *p = arg;
+    p->status = ech_doctor_plan(p->net, &p->config, p->doctors, NULL, NULL);
+    return NULL;
+}
+
+/* Asks for a plan, and holds the listener. False: it is with another. */
+static bool holds(struct echi_meet **m, struct ech_config *c) {
+    char text[] = ASKED;
+    uint8_t answer[ECHI_MEET_ANSWER_MOST];
+    size_t len;
+    struct echi_net_event event;
+    assert_int_equal(echi_meet_open(c, 1, 2, ECHI_DOCTOR_MEET_LISTENER, INT64_MAX, m, NULL), ECH_OK);
+    if (next_of(*m, &event) != ECHI_NET_READY) {
+        echi_meet_close(*m);
+        return false;
+    }
+    assert_int_equal(echi_meet_tell(*m, ECHI_MEET_ASK, NULL, 0, text, sizeof text - 1, NULL), ECH_OK);
+    assert_int_equal(echi_meet_await(*m, ECHI_MEET_ANSWER, INT64_MAX, answer, &len, NULL), ECH_OK);
+    assert_int_equal(echi_load32(answer), ECH_OK);
+    return true;
+}
+
+/* Somebody holds the second of two listeners, and a plan asks for the first and then for that one. So the first becomes free again, or two
+ * that name them in opposite order would hold each other up. Whoever gives up reports who holds the second. */
+static void who_waits_for_one_holds_none(void **state) {
+    (void)state;
+    static struct listener l[2];
+    struct ech_config caller[2];
+    struct echi_meet *first, *second;
+    struct planner p = {.net = net_asked_for()};
+    struct ech_error err = {.text = ""};
+    for (int i = 0; i < 2; i++) {
+        listener_for(&l[i], &caller[i]);
+        l[i].config.threads = 1;
+        assert_int_equal(echi_thread_start(&l[i].thread, "listener", listen_here, &l[i], NULL), ECH_OK);
+    }
+    assert_true(holds(&second, &caller[1]));
+    snprintf(p.doctors, sizeof p.doctors, "%.63s,%.63s", caller[0].coordinator, caller[1].coordinator);
+    config_for(&p.config, "");
+    p.config.threads = 1;
+    p.config.measure = 0.001;
+    p.config.join_timeout = 1;
+    assert_int_equal(ech_doctor_plan(p.net, &p.config, p.doctors, NULL, &err), ECH_E_BUSY);
+    if (!strstr(err.text, caller[1].coordinator) || !strstr(err.text, "it is with 127.0.0.1:")) fail_msg("%s", err.text);
+    const int before = __atomic_load_n(&l[0].served, __ATOMIC_RELAXED);
+    p.config.join_timeout = 3600;
+    assert_int_equal(echi_thread_start(&p.thread, "plan", plan_here, &p, NULL), ECH_OK);
+    while (__atomic_load_n(&l[0].served, __ATOMIC_RELAXED) == before)   /* until the plan has it */
+        echi_sleep_until(echi_now() + ECHI_SECOND / 100);
+    while (!holds(&first, &caller[0])) echi_sleep_until(echi_now() + ECHI_SECOND / 100);
+    echi_meet_close(first);
+    echi_meet_close(second);
+    echi_thread_join(&p.thread);
+    assert_int_equal(p.status, ECH_OK);
+    for (int i = 0; i < 2; i++) {
+        __atomic_store_n(&l[i].stop, 1, __ATOMIC_RELAXED);
+        echi_thread_join(&l[i].thread);
+    }
+    ech_model_destroy(p.net);
+}
+
 /* Where nobody listens the sentence reports what helps there, and nothing of a run. */
 static void where_nobody_listens_is_reported(void **state) {
     (void)state;
@@ -509,7 +573,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_listener_believes_nobody), cmocka_unit_test(a_caller_believes_nobody),
         cmocka_unit_test(a_node_that_waits_believes_nobody), cmocka_unit_test(who_asks_believes_nobody),
-        cmocka_unit_test(where_nobody_listens_is_reported),
+        cmocka_unit_test(where_nobody_listens_is_reported), cmocka_unit_test(who_waits_for_one_holds_none),
         cmocka_unit_test(all_get_the_table), cmocka_unit_test(others_are_measured_without_a_liar),
         cmocka_unit_test(purposes_do_not_meet), cmocka_unit_test(the_slow_link_is_named),
         cmocka_unit_test(rows_are_stored_and_loaded),
