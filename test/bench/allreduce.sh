@@ -46,6 +46,7 @@ loopback() {
 hosts() {
     GLOO_SOCKET_IFNAME=eth0 bed run all "${@:2}" > "$dir/$1" 2> "$dir/$1.err" &
     wait $! || return $?
+    await_line "$dir/$1" processor_seconds || return 1
     sed -i 's/^0: //' "$dir/$1"
 }
 of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY

@@ -86,6 +86,17 @@ bed_up() {
     trap 'exit 130' INT TERM
 }
 
+# What a run on all hosts has printed last may come behind its end, through what puts the host in front of each line.
+await_line() {   # await_line FILE KEY: until rank 0's line KEY is there; a run prints it last
+    local tries
+    for ((tries = 0; tries < 100; tries++)); do
+        ! grep -qE "^(0: )?$2 " "$1" || return 0
+        sleep 0.1
+    done
+    echo "$(basename "$0"): a run has not printed $2: $1" >&2
+    return 1
+}
+
 # What the machine did besides: cores busy with work that is not ours, from one call to the next. It needs a folder, $dir.
 others_since() {   # into $others
     local cpu rest now mine

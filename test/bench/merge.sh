@@ -20,19 +20,12 @@ rm -rf "$dir"
 mkdir -p "$dir"
 bed=m$(($$ % 1000000))
 
-# One run: what rank 0 prints is left in $dir/NAME. In the background, since a signal ends `wait` but not a command. What it has printed
-# last may come behind its end, through what puts the host in front of each line.
+# One run: what rank 0 prints is left in $dir/NAME. In the background, since a signal ends `wait` but not a command.
 run() {   # run NAME HOST|all SAMPLES STEPS OPTIONS...
-    local tries
     bed run "$2" "$bin/bench_sync" "$net" "$4" --sync bsp --shares equal --batch "$3" --threads 1 --join-timeout 300 "${@:5}" \
         > "$dir/$1" 2> "$dir/$1.err" &
     wait $! || { cat "$dir/$1" "$dir/$1.err" >&2; return 1; }
-    for ((tries = 0; tries < 100; tries++)); do
-        [ -z "$(of_run "$1" batches)" ] || return 0
-        sleep 0.1
-    done
-    echo "merge: a run has printed nothing: $dir/$1" >&2
-    return 1
+    await_line "$dir/$1" batches
 }
 of_run() { sed 's/^0: //' "$dir/$1" | awk -v key="$2" '$1 == key { print $2 }'; }   # of_run NAME KEY
 
