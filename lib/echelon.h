@@ -397,7 +397,8 @@ struct ech_report {
     uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
     double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean;
                                                                   negative: nobody could tell */
-    int net_negative;                          /* rank without which the others were predicted to be faster; -1: none */
+    int net_negative;                          /* rank without which the others were predicted to be faster; -1: none, or any, of nodes
+                                                  that share too few processors of one machine */
     /* Seconds from one push of a worker to its next, whatever it waits for, in the mean over the workers of each group; 0: nobody
      * pushed twice. What lies between the groups is what a slow link or a slow machine costs its group. */
     double iteration_seconds[ECH_GROUPS_MAX];

@@ -6,6 +6,8 @@
 #include "echi_print.h"
 #include "echi_ratio.h"
 
+#include <stdio.h>
+
 /* "gssp, 3 groups, layer separation" */
 static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
     struct echi_print l = {buf, cap, 0};
@@ -94,6 +96,36 @@ static void tell_who_trains(const struct ech_config *config, const struct echi_p
                         "--shares equal gives all a share", echi_plan_workers(plan, -1), plan->world, serve);
 }
 
+/* Nodes that share processors and are alike: with any one fewer the others would be faster. */
+static void tell_crowd(const struct ech_config *config, const struct echi_coordinator *coordinator, int processors) {
+    const struct echi_choice *c = &coordinator->choice;
+    char crowd[80];
+    snprintf(crowd, sizeof crowd, "all %d nodes share %d processor%s of one machine", coordinator->request.world, processors,
+             processors == 1 ? "" : "s");
+    if (c->alone >= 0)
+        echi_config_log(config, ECH_LOG_WARN, "%s: one node alone is predicted to make %.0f %% more images/s; start fewer nodes there",
+                        crowd, 100 * c->alone_gain);
+    else if (c->net_negative >= 0 && c->left_out)
+        echi_config_log(config, ECH_LOG_WARN, "%s: without rank %d %.0f %% more images/s are predicted; it is left out", crowd,
+                        c->net_negative, 100 * c->gain);
+    else if (c->net_negative >= 0)
+        echi_config_log(config, ECH_LOG_WARN, "%s: with one node fewer %.0f %% more images/s are predicted; start fewer nodes there", crowd,
+                        100 * c->gain);
+}
+
+static void tell_single_ranks(const struct ech_config *config, const struct echi_coordinator *coordinator) {
+    const struct echi_choice *c = &coordinator->choice;
+    if (c->alone >= 0)
+        echi_config_log(config, ECH_LOG_WARN,
+                        "plan: rank %d alone is predicted to make %.0f %% more images/s than all together: links or messages are too slow "
+                        "for this model; train on that node, or give --sync auto", c->alone, 100 * c->alone_gain);
+    if (c->net_negative < 0) return;
+    echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->net_negative, 100 * c->gain,
+                    c->left_out ? "; it is left out"
+                    : coordinator->request.choose ? "; run without it"
+                                                 : "; run without it, or give --sync auto");
+}
+
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     const struct echi_choice *c = &coordinator->choice;
     if (c->count == 0 || !config->on_log) return;
@@ -121,15 +153,9 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
                         "plan: %d of %d ranks left out for a thin link: without, %.0f %% more images/s are predicted; --shares equal gives "
                         "all a share", c->thin, coordinator->request.world,
                         100 * c->thin_gain);
-    if (c->alone >= 0)
-        echi_config_log(config, ECH_LOG_WARN,
-                        "plan: rank %d alone is predicted to make %.0f %% more images/s than all together: links or messages are too slow "
-                        "for this model; train on that node, or give --sync auto", c->alone, 100 * c->alone_gain);
-    if (c->net_negative < 0) return;
-    echi_config_log(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->net_negative, 100 * c->gain,
-                    c->left_out ? "; it is left out"
-                    : coordinator->request.choose ? "; run without it"
-                                                 : "; run without it, or give --sync auto");
+    const int processors = echi_times_crowded(coordinator->times, coordinator->request.world);
+    if (processors > 0) tell_crowd(config, coordinator, processors);
+    else tell_single_ranks(config, coordinator);
 }
 
 void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m) {

@@ -107,6 +107,9 @@ void echi_plan_deal_parts(struct echi_plan *plan, const struct echi_times times[
 /* Of nodes whose steps take about as long, at the same numbers of samples, each keeps its speed; how its times depend on samples, and what
  * pushes and messages take beside steps, become what they are in the median of these nodes. pool.c */
 void echi_times_pool(struct echi_times times[ECHI_WORLD_MAX], int world);
+/* The processors that all nodes share, where these are fewer than their threads and no node differs from another by more than that
+ * explains: then none is to blame for what they are slower together than fewer would be. Else 0. pool.c */
+int echi_times_crowded(const struct echi_times times[ECHI_WORLD_MAX], int world);
 /* Exact one-dimensional clustering: cuts `count` ascending values > 0 into `groups` runs with the least sum, over the
  * runs, of squared relative deviation from the run's mean (dynamic programming over all cuts). out_group[i] ascending from 0. */
 void echi_cluster(const double *value, int count, int groups, int *out_group);

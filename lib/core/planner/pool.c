@@ -74,3 +74,21 @@ void echi_times_pool(struct echi_times times[ECHI_WORLD_MAX], int world) {
         if (p.count > 1) share(&p);
     }
 }
+
+/* A node that measured beside all others took as many times as long as there are threads for a processor, one that measured alone did
+ * not. Whoever plays a slow node takes less of a processor, and is another kind. */
+int echi_times_crowded(const struct echi_times times[ECHI_WORLD_MAX], int world) {
+    const struct echi_machine *machine = &times[0].machine;
+    const uint32_t n = times[0].count > 0 ? times[0].n[times[0].count - 1] : 0;
+    const double most = (double)world * machine->takes / ((double)machine->processors * ECHI_PROCESSOR);
+    if (n == 0 || machine->id == 0 || !(most > 1)) return 0;
+    double shortest = echi_times_whole(&times[0], n), longest = shortest;
+    for (int r = 0; r < world; r++) {
+        const struct echi_machine *m = &times[r].machine;
+        if (times[r].count == 0 || m->id != machine->id || m->takes != machine->takes) return 0;
+        const double seconds = echi_times_whole(&times[r], n);
+        if (seconds < shortest) shortest = seconds;
+        if (seconds > longest) longest = seconds;
+    }
+    return longest <= most * shortest ? machine->processors : 0;
+}

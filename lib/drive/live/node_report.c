@@ -93,11 +93,13 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p) {
     for (int k = 0; k < p->shards; k++) r->shard_owner[k] = p->shard_owner[k];
 }
 
-static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
+static void fill_choice(const struct echi_coordinator *coordinator, struct ech_report *r) {
+    const struct echi_choice *c = &coordinator->choice;
+    const bool nobody = !c->left_out && echi_times_crowded(coordinator->times, coordinator->request.world) > 0;
     r->predicted_images_per_second = c->count ? c->candidate[c->taken].rate : -1;
     r->predicted_staleness = c->count ? c->candidate[c->taken].staleness : -1;
-    r->net_negative = c->net_negative;
-    r->net_negative_gain = c->gain;
+    r->net_negative = nobody ? -1 : c->net_negative;
+    r->net_negative_gain = nobody ? 0 : c->gain;
     _Static_assert(ECHI_CANDIDATES_MAX <= ECH_CANDIDATES_MAX, "a report has a place for each");
     r->n_candidates = c->count;
     for (int i = 0; i < c->count; i++) {
@@ -185,7 +187,7 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->momentum_lost = c->takeover.params;
     r->leases_dropped = c->dropped_leases;
     r->samples_dropped = c->dropped_samples;
-    fill_choice(&c->choice, r);
+    fill_choice(c, r);
     r->samples = c->applied;
     r->steps = plan ? c->applied / plan->round : 0;
     r->epochs = (double)c->applied / job->train_samples;
