@@ -28,8 +28,12 @@ tests=(ops/test_{exact_sums,flat,grad,stack,parity,known_answer}
     unit/test_{fuzz_net,reduction_blocks,lessons,messages}
     unit/test_{model,model_text,net,net_join,node,plan_file,port,pure,ratio,report,safetensors,schedule,silence,sync_norm,team})
 builds() { make -j2 WERROR=1 "$@" >"$debian/build.log" 2>&1 || { tail -n 20 "$debian/build.log"; exit 1; }; }
-LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" "${tests[@]/#/$build/test/}" \
-    "$build/worker"
+# With the flags of that profile, whatever the caller has for other builds.
+(
+    unset CFLAGS
+    LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" \
+        "${tests[@]/#/$build/test/}" "$build/worker"
+)
 builds STATIC=1 CROSS_COMPILE=$cross
 builds build/worker
 set +e
