@@ -193,7 +193,7 @@ NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
 # start none.
 NOT_HERE += $(if $(filter thread,$(SAN)),$(filter-out %/test_threads.c,$(wildcard test/ops/test_*.c)) \
                 $(addprefix test/faults/test_faults_,memory.c files.c clock.c tool.sh) \
-                $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay clocks trace))
+                $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay clocks trace sched_roles sched_local step_line))
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU) $(NOT_HERE),\
     $(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; what a sanitizer sees there it sees in the other.
@@ -400,8 +400,9 @@ STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" \
              ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
 # Those that compute the longest do not begin last, when a processor would have nothing else to do.
-LONGEST := $(FUZZ_TEST) $(filter %/test_parity %/test_sched_roles %/test_faults_os %/test_threads %/test_net_faults %/test_exact \
-                            %/test_sim %/test_data_cifar %/test_device %/test_world,$(TESTS))
+LONGEST := $(FUZZ_TEST) $(filter %/test_parity %/test_seeds %/test_faults_memory %/test_sched_roles %/test_predict_sim %/test_faults_os \
+                            %/test_threads %/test_net_faults %/test_exact %/test_sim %/test_placement %/test_data_cifar %/test_device \
+                            %/test_matrix %/test_world,$(TESTS))
 tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 RUN_TESTS = $(SCRIPT_ENV) TEST_IDLE="$(TEST_IDLE)" TEST_CPU="$(TEST_CPU)" ONLY="$(ONLY)" $(BASH) test/run.sh
 test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ_TEST) $(B)/test-needs
