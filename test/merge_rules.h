@@ -8,13 +8,15 @@
 #include <math.h>
 
 /* When the last message of this cut is through. */
-static inline double merge_through(const struct echi_merge_piece *piece, int count, const struct echi_merge_stage *stage, const bool *cut) {
-    double first = 0, second = 0, params = 0;
+static inline double merge_through(const struct echi_merge_piece *piece, int count, const struct echi_merge_costs *costs, const bool *cut) {
+    const struct echi_merge_stage *stage = costs->stage;
+    double first = 0, second = 0, params = 0, delay = 0;
     for (int i = count - 1; i >= 0; i--) {
         params += piece[i].params;
         if (!cut[i]) continue;
-        first = fmax(first, piece[i].ready) + stage[0].message + stage[0].param * params;
+        first = fmax(first, piece[i].ready + delay) + stage[0].message + stage[0].param * params;
         second = fmax(second, first) + stage[1].message + stage[1].param * params;
+        delay += costs->compute.message + costs->compute.param * params;
         params = 0;
     }
     return second;

@@ -142,7 +142,7 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     if (!coordinator->plan_given && coordinator->request.shares == ECHI_SHARES_SPEED)
         tell_who_trains(config, &coordinator->setup->plan);
     if (c->table_gain > 0)
-        echi_config_log(config, ECH_LOG_INFO, "plan: parameters travel in %d parts: %.0f %% more images/s are predicted than with "
+        echi_config_log(config, ECH_LOG_INFO, "plan: parameters travel in %d parts: %.2g %% more images/s are predicted than with "
                         "the usual ones", coordinator->setup->plan.parts.count, 100 * c->table_gain);
     if (coordinator->request.exchange == ECHI_EXCHANGE_RING && !coordinator->plan_given && !echi_plan_rings(&coordinator->setup->plan))
         echi_config_log(config, ECH_LOG_WARN,

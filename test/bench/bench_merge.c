@@ -5,10 +5,12 @@
  *                                     of known rates, on those of OSU's logs there, and on those that a trace itself has measured
  *     bench_merge RULE MODEL PLAN PROFILE SECONDS OUT
  *                                     for merge.sh: a plan with the table of parts by this rule, for the same net and nodes. A step takes
- *                                     SECONDS on each, divided as the profile has it; links are those of the plan
+ *                                     SECONDS on each, divided as the profile has it; links are those of the plan. It prints what a round
+ *                                     takes by the model
  *
- * Exposed is what a round takes beyond forward and backward: no update, no forward that begins before all weights have come. It ends with 1
- * where the dynamic program leaves more exposed than another rule. */
+ * Exposed is what a round takes beyond forward and backward: no forward that begins before all weights have come. Messages of built-in nets
+ * cost the processor that computes what the built-in profile has; those of traces, which GPUs computed, nothing. It ends with 1 where the
+ * dynamic program leaves more exposed than another rule. */
 #include "echi_import.h"
 #include "echi_job.h"
 #include "echi_plan_file.h"
@@ -31,9 +33,12 @@ enum { STEP = 8 };               /* samples of a node's step, of built-in nets *
 enum rule { LAYERS, ONE, BUCKETS, GREEDY, BEST, RULES };
 static const char *const rules[RULES] = {"layers", "one", "buckets", "greedy", "best"};
 
-/* A net: its layers' gradients, and forward and backward. */
-struct net { char name[40]; int count; double seconds; struct echi_merge_piece piece[ECHI_PARTS_MAX]; };
-struct link { char name[40]; struct echi_merge_stage stage[ECHI_MERGE_STAGES]; };
+/* A net: its layers' gradients, forward and backward, and what messages and parameters take the processor that computes them. */
+struct net { char name[40]; int count; double seconds; struct echi_merge_node node; struct echi_merge_piece piece[ECHI_PARTS_MAX]; };
+/* Gradients go to all nodes, each of which owns a slice of each message, by a ring or at once; or to as many other nodes. Or an all-reduce
+ * was measured. `fixed`: beside all that. */
+enum link_kind { OWNERS, SERVERS, MEASURED };
+struct link { char name[40]; enum link_kind kind; double byte; struct echi_merge_stage fixed; };
 
 static struct echi_merge_work work;
 static int worse;
@@ -49,29 +54,49 @@ static void check(ech_status status, const struct ech_error *err) {
 /* ------------------------------------------------------------------ the rules */
 
 /* MG-WFBP's rule knows one stage: it is given the first, or both as one, whichever is better. */
-static void greedy(const struct net *net, const struct echi_merge_stage *stage, bool *cut) {
+static void greedy(const struct net *net, const struct echi_merge_costs *costs, bool *cut) {
+    const struct echi_merge_stage *stage = costs->stage;
     const struct echi_merge_stage both[ECHI_MERGE_STAGES] = {{stage[0].message + stage[1].message, stage[0].param + stage[1].param}};
     bool other[ECHI_PARTS_MAX];
     merge_greedy(net->piece, net->count, stage, cut);
     merge_greedy(net->piece, net->count, both, other);
-    if (merge_through(net->piece, net->count, stage, other) < merge_through(net->piece, net->count, stage, cut))
+    if (merge_through(net->piece, net->count, costs, other) < merge_through(net->piece, net->count, costs, cut))
         memcpy(cut, other, sizeof other);
 }
 
 /* When the last message is through. */
-static double merged(const struct net *net, const struct link *link, enum rule rule, bool *cut) {
+static double merged(const struct net *net, const struct echi_merge_costs *costs, enum rule rule, bool *cut) {
     for (int i = 0; i < net->count; i++) cut[i] = i == 0 || rule == LAYERS;
     if (rule == BUCKETS) merge_buckets(net->piece, net->count, FIRST_BUCKET, BUCKET, cut);
-    if (rule == GREEDY) greedy(net, link->stage, cut);
-    if (rule == BEST) echi_merge(net->piece, net->count, link->stage, &work, cut);
-    return merge_through(net->piece, net->count, link->stage, cut);
+    if (rule == GREEDY) greedy(net, costs, cut);
+    if (rule == BEST) echi_merge(net->piece, net->count, costs, &work, cut);
+    return merge_through(net->piece, net->count, costs, cut);
+}
+
+/* Servers that do not train take in all gradients of their slices; a worker's link carries as much each way. */
+static struct echi_merge_costs costs_of(const struct net *net, const struct link *link) {
+    struct echi_merge_node node = net->node;
+    struct echi_merge_costs costs;
+    node.byte = link->byte;
+    costs = echi_merge_costs_of(&node, NODES, NODES, NODES);
+    if (link->kind == SERVERS) {
+        costs.compute = (struct echi_merge_stage){NODES * node.message, sizeof(float) * node.copy};
+        for (int i = 0; i < ECHI_MERGE_STAGES; i++)
+            costs.stage[i] = (struct echi_merge_stage){NODES * node.message + link->fixed.message, sizeof(float) * link->byte};
+    } else if (link->kind == MEASURED) {
+        costs.stage[0] = link->fixed;
+    } else {
+        costs.stage[0].message += link->fixed.message;
+    }
+    return costs;
 }
 
 static void print_row(const struct net *net, const struct link *link) {
+    const struct echi_merge_costs costs = costs_of(net, link);
     bool cut[ECHI_PARTS_MAX];
     double end[RULES];
     int messages = 0;
-    for (int r = 0; r < RULES; r++) end[r] = merged(net, link, (enum rule)r, cut);
+    for (int r = 0; r < RULES; r++) end[r] = merged(net, &costs, (enum rule)r, cut);
     for (int i = 0; i < net->count; i++) messages += cut[i];
     printf("  %-26s", link->name);
     for (int r = 0; r < RULES; r++) printf(" %9.3f", 1e3 * (end[r] - net->seconds));
@@ -86,6 +111,10 @@ static void print_row(const struct net *net, const struct link *link) {
 
 /* ------------------------------------------------------------------- the nets */
 
+static struct echi_merge_node node_of(const struct echi_profile *profile) {
+    return (struct echi_merge_node){.message = profile->message, .copy = profile->copy, .add = profile->add, .update = profile->apply};
+}
+
 static struct net builtin(const char *name) {
     struct net net = {0};
     struct echi_profile profile;
@@ -96,6 +125,7 @@ static struct net builtin(const char *name) {
     echi_profile_builtin(&profile);
     echi_profile_fit(&profile, model);
     net.count = echi_model_param_layers(model, layer, ECHI_UNITS_MAX);
+    net.node = node_of(&profile);
     snprintf(net.name, sizeof net.name, "%s, a CPU core", name);
     for (int u = 0; u < net.count; u++) net.seconds += echi_times_unit(&profile.times, u, ECHI_FORWARD, STEP);
     for (int u = net.count - 1; u >= 0; u--) {
@@ -119,25 +149,15 @@ static struct net traced(const struct echi_import *import, const char *name) {
 
 /* ------------------------------------------------------------------ the links */
 
-/* An all-reduce on a ring is one message of alpha + beta M; echi_alpha_beta_ring has its pieces. */
-static struct link ring(double bits) {
-    struct link link;
-    snprintf(link.name, sizeof link.name, "ring, %g Gb/s", bits / 1e9);
-    link.stage[0] = (struct echi_merge_stage){2 * (NODES - 1) * LATENCY, 2.0 * (NODES - 1) / NODES * sizeof(float) * 8 / bits};
-    link.stage[1] = (struct echi_merge_stage){0, 0};
-    return link;
-}
-/* Parameter servers on all nodes: gradients of the others come in, weights go out. */
-static struct link servers(double bits) {
-    struct link link;
-    const struct echi_merge_stage way = {LATENCY, (double)(NODES - 1) / NODES * sizeof(float) * 8 / bits};
-    snprintf(link.name, sizeof link.name, "servers, %g Gb/s", bits / 1e9);
-    for (int i = 0; i < ECHI_MERGE_STAGES; i++) link.stage[i] = way;
+/* On a ring a message is handed on 2 (N - 1) times, one after the other; else gradients take one way, and weights another. */
+static struct link link_of(const char *name, enum link_kind kind, int ways, double bits) {
+    struct link link = {.kind = kind, .byte = 8 / bits, .fixed = {ways * LATENCY, 0}};
+    snprintf(link.name, sizeof link.name, "%s, %g Gb/s", name, bits / 1e9);
     return link;
 }
 static struct link fitted(const struct echi_alpha_betas *fit, const char *name) {
     const struct echi_alpha_beta large = fit->piece[fit->pieces - 1];
-    struct link link = {.stage = {{large.alpha, large.beta * sizeof(float)}}};
+    struct link link = {.kind = MEASURED, .fixed = {large.alpha, large.beta * sizeof(float)}};
     snprintf(link.name, sizeof link.name, "%s", name);
     return link;
 }
@@ -201,10 +221,11 @@ static void print_trace(const char *path, const char *name) {
 
 static int print_all(void) {
     static const char *const nets[] = {"lenet5", "resnet18", "vgg19", "alexnet"};
-    links[n_links++] = ring(1e9);
-    links[n_links++] = ring(10e9);
-    links[n_links++] = servers(1e9);
-    links[n_links++] = servers(10e9);
+    for (double bits = 1e9; bits <= 10e9; bits *= 10) {
+        links[n_links++] = link_of("ring", OWNERS, 2 * (NODES - 1), bits);
+        links[n_links++] = link_of("owners", OWNERS, 2, bits);
+        links[n_links++] = link_of("servers", SERVERS, 1, bits);
+    }
     visit_traces("bcaffe-googlenet", add_link);
     printf("exposed communication, ms, of %d nodes, by rule; the messages of the best; how much faster its round is than by each rule\n"
            "  %-26s", NODES, "");
@@ -224,19 +245,15 @@ static int print_all(void) {
 
 /* ------------------------------------------------------------ a plan's table */
 
-/* What gradients, and then weights, take a node's link: of each message every owner has an equal slice, so each link carries all of it
- * but the owner's own, from every other worker. */
-static struct link link_of(const struct echi_plan *plan, const struct echi_link *way, const struct echi_profile *profile, double slower) {
-    struct link link = {.name = "the plan's"};
-    const double owners = plan->shards > 0 ? plan->shards : 1, workers = echi_plan_workers(plan, -1);
-    const double others = fmax((workers - 1) / owners, (owners - 1) / owners);
-    const double message = (1 + others) * profile->message * slower;
-    double byte = profile->copy * slower;
+/* Of each message every owner has an equal slice. */
+static struct echi_merge_costs costs_of_plan(const struct echi_plan *plan, const struct echi_link *way,
+                                             const struct echi_profile *profile) {
+    struct echi_merge_node node = node_of(profile);
+    const int owners = plan->shards > 0 ? plan->shards : 1;
+    node.byte = node.copy;
     for (int r = 0; r < plan->world; r++)
-        if (echi_link_slower(&way[r]) > 0) byte = fmax(byte, 1 / echi_link_slower(&way[r]));
-    link.stage[0] = (struct echi_merge_stage){message, others * (sizeof(float) * byte + profile->add * slower)};
-    link.stage[1] = (struct echi_merge_stage){message, others * sizeof(float) * byte};
-    return link;
+        if (echi_link_slower(&way[r]) > 0) node.byte = fmax(node.byte, 1 / echi_link_slower(&way[r]));
+    return echi_merge_costs_of(&node, echi_plan_workers(plan, -1), owners, owners);
 }
 
 /* Layers [first, last] as one message: a slice for each owner. */
@@ -296,10 +313,10 @@ static int write_plan(char **argument) {
     job.n_layers = echi_model_param_layers(model, job.layer, ECHI_UNITS_MAX);
     job.model = model;
     echi_job_layers(&job, &layers);
-    const double slower = atof(argument[4]) / echi_times_whole(&profile.times, plan.n[0]);   /* than the profile, in all that it does */
+    const double slower = atof(argument[4]) / echi_times_whole(&profile.times, plan.n[0]);   /* than in the profile */
     const struct net net = net_of_plan(&layers, &profile, plan.n[0], slower, first);
-    const struct link way = link_of(&plan, link, &profile, slower);
-    const double end = merged(&net, &way, (enum rule)rule, cut);
+    const struct echi_merge_costs costs = costs_of_plan(&plan, link, &profile);
+    const double end = merged(&net, &costs, (enum rule)rule, cut);
     plan.parts.count = 0;
     for (int i = 0, last; i < net.count; i = last + 1) {
         for (last = i; last + 1 < net.count && !cut[last + 1]; last++) {}
@@ -307,7 +324,7 @@ static int write_plan(char **argument) {
     }
     for (int r = 0; r < plan.world; r++) times[r].link = link[r];
     check(echi_plan_save(argument[5], &plan, times, &err), &err);
-    printf("%.6f\n", end - net.seconds);
+    printf("%.6f\n", end);
     ech_model_destroy(model);
     return 0;
 }

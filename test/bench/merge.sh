@@ -37,15 +37,17 @@ step_alone() {
     median $(for ((host = 0; host < hosts; host++)); do of_run "alone.$host" step_seconds; done)
 }
 
-# Plans of all owners that differ in their tables; the base has the links that were measured. bench_merge prints what the model expects.
+# Plans of all owners that differ in their tables; the base has the links that were measured. bench_merge prints what the model expects of a
+# round. A step that fits into what a period of the quota grants, 8 ms of the share, goes at full speed in rounds, which wait for links.
 make_plans() {   # make_plans SECONDS
-    local rule all
+    local rule all step
+    step=$(awk -v s="$1" -v cpu="$cpu" 'BEGIN { full = s * (cpu < 1 ? cpu : 1); print full <= 0.008 * cpu ? full : s }')
     all=$(seq -s, 0 $((hosts - 1)))
     run base all $((batch * hosts)) 0 --insecure 1 --exchange server --shards "$all" --save-plan "$dir/base.plan" \
         --profile-out "$dir/profile"
     run planner all $((batch * hosts)) 0 --insecure 1 --save-plan "$dir/planner.plan"
     for rule in $rules; do
-        expected[$rule]=$("$bin/bench_merge" "$rule" "$net" "$dir/base.plan" "$dir/profile" "$1" "$dir/$rule.plan")
+        expected[$rule]=$("$bin/bench_merge" "$rule" "$net" "$dir/base.plan" "$dir/profile" "$step" "$dir/$rule.plan")
     done
     expected[planner]=-
 }
@@ -71,7 +73,7 @@ measure() {   # measure NET
         rates=$(median ${got[$rule]})
         printf '  %-9s %7d %10.1f %12s %12s %8s   %s\n' "$rule" "$(grep -c '^part' "$dir/$rule.plan")" "$rates" \
             "$(awk -v n=$((batch * hosts)) -v r="$rates" -v s="$alone" 'BEGIN { printf "%.2f", 1e3 * (n / r - s) }')" \
-            "$(awk -v e="${expected[$rule]}" 'BEGIN { print e == "-" ? e : sprintf("%.2f", 1e3 * e) }')" \
+            "$(awk -v e="${expected[$rule]}" -v s="$alone" 'BEGIN { print e == "-" ? e : sprintf("%.2f", 1e3 * (e - s)) }')" \
             "$(ratio "$best" "$rates")" "$(printf '%s\n' ${got[$rule]} | sort -g | awk '{ v[NR] = $1 } END { print v[1] "-" v[NR] }')"
     done
 }

@@ -701,11 +701,54 @@ static void a_table_is_nearly_the_best(void **state) {
     assert_true(mean > 0.9 && worst > 0.8);
 }
 
+/* What is predicted of a plan with other parts: buckets of so many parameters, the first to leave of `first`, cut for the owners by their
+ * shares. 0: an owner gets nothing of one. */
+static double of_buckets(const struct echi_plan *like, uint64_t first, uint64_t size) {
+    static struct echi_plan tried;
+    const struct echi_layers *layers = &request.layers;
+    double share[ECHI_SHARDS_MAX] = {1};
+    uint64_t sum[ECHI_UNITS_MAX + 1] = {0}, filled = 0, limit = first;
+    int begins[ECHI_UNITS_MAX + 1], buckets = 0;   /* from the last to the first, then their end */
+    struct echi_prediction p;
+    struct echi_part_fault fault;
+    tried = *like;
+    tried.parts.count = 0;
+    if (tried.shards) echi_plan_shard_shares(&tried, times, share);
+    for (int l = 0; l < layers->count; l++) sum[l + 1] = sum[l] + layers->params[l];
+    for (int l = layers->count - 1; l >= 0; l--) {
+        filled += layers->params[l];
+        if (l > 0 && (filled < limit || layers->joined[l])) continue;
+        begins[buckets++] = l;
+        filled = 0;
+        limit = size;
+    }
+    for (int b = buckets - 1; b >= 0; b--) {
+        const uint64_t end = sum[b ? begins[b - 1] : layers->count];
+        const double all = (double)(end - sum[begins[b]]);
+        uint64_t at = sum[begins[b]];
+        double reached = 0;
+        for (int k = 0; k < (tried.shards ? tried.shards : 1); k++) {
+            reached += share[k];
+            const uint64_t until = k + 1 < tried.shards ? sum[begins[b]] + (uint64_t)(reached * all) : end;
+            int from = 0, last = 0;
+            while (sum[from + 1] <= at) from++;
+            while (sum[last + 1] < until) last++;
+            if (until <= at || tried.parts.count == ECHI_PARTS_MAX) return 0;
+            tried.parts.part[tried.parts.count++] = (struct echi_part){.at = at, .count = (uint32_t)(until - at), .first = (uint8_t)from,
+                .last = (uint8_t)last, .codec = ECHI_CODEC_DENSE, .shard = (uint8_t)k};
+            at = until;
+        }
+    }
+    assert_true(echi_parts_valid(&tried.parts, tried.codec, &fault) && echi_parts_fit(&tried.parts, layers, false, &fault));
+    echi_predict(&tried, times, &request.load, 0, &work.predict, &p);
+    return p.rate;
+}
+
 /* Whatever the nodes, links and layers are, a choice's table is one of the model, all owners own parts, and it is not predicted to be
- * slower than the default one. */
+ * slower than the default one, one part an owner, and DDP's buckets. */
 static void a_table_is_one_of_the_model(void **state) {
     (void)state;
-    int others = 0, merged = 0;
+    int others = 0, merged = 0, compared = 0, one = 0;
     for (uint32_t seed = 1; seed <= 40; seed++) {
         struct echi_random r;
         struct echi_part_fault fault;
@@ -742,12 +785,21 @@ static void a_table_is_one_of_the_model(void **state) {
         usual.parts.count = 0;
         echi_plan_parts(&request, times, &usual);
         echi_predict(&usual, times, &request.load, 0, &work.predict, &p);
-        assert_true(usual.shards == plan.shards && (choice.table_gain >= 0.1 || !(choice.table_gain > 0)));
-        if (choice.candidate[0].rate < p.rate * (1 - 1e-9)) fail_msg("seed %u: slower", seed);
+        const double made = choice.candidate[0].rate, whole = of_buckets(&plan, UINT64_MAX, UINT64_MAX),
+                     buckets = of_buckets(&plan, 1 << 18, 25 << 18);
+        assert_true(usual.shards == plan.shards && fabs(fmax(made / p.rate - 1, 0) - choice.table_gain) < 1e-9);
+        if (made < p.rate * (1 - 1e-9)) fail_msg("seed %u: slower", seed);
+        if (made < fmax(whole, buckets) * (1 - 1e-9)) fail_msg("seed %u: one part an owner makes %g, buckets %g", seed, whole, buckets);
+        /* Slices are taken for a tenth more, buckets for less. */
+        assert_true(choice.table_gain >= 0.1 || !(choice.table_gain > 0) || !(made > fmax(whole, buckets) * (1 + 1e-9)));
+        compared += whole > 0;
+        one += whole > p.rate * 1.02;
         others += choice.table_gain > 0;
         merged += plan.parts.count < usual.parts.count;
     }
-    print_message("%d of 40 have another table than the default, %d a shorter one\n", others, merged);
+    print_message("%d of 40 have another table than the default, %d a shorter one; of %d, one part an owner is faster than that in %d\n",
+                  others, merged, compared, one);
+    assert_true(compared > 30 && one > 0);
     assert_true(others > 4 && merged > 2 && others < 36);
 }
 
