@@ -187,7 +187,8 @@ static void the_fastest_come_first(void **state) {
     assert_true(fabs(rate[0] - 64 / (21 / 16.0 * 3 * STEP)) < 1e-3 * rate[0]);
 }
 
-/* As if the others were not there: owners, and the rest of a plan, are found anew. What is not better by 2 % counts as alike. */
+/* As if the others were not there: owners, and the rest of a plan, are found anew. What is not better by 2 % counts as alike, of
+ * owners before the table of parts is chosen, and of tables: 4 % of both. */
 static void as_a_cluster_of_so_many(void **state) {
     (void)state;
     static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
@@ -206,7 +207,7 @@ static void as_a_cluster_of_so_many(void **state) {
             request.batch = BATCH;
             assert_int_equal(echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text), ECH_OK);
             const double alone = choice.candidate[choice.taken].rate;
-            if (fabs(alone - rate[n - 1]) > 0.02 * alone) fail_msg("policy %d, %d nodes: %g, alone %g", policy[i], n, rate[n - 1], alone);
+            if (fabs(alone - rate[n - 1]) > 0.04 * alone) fail_msg("policy %d, %d nodes: %g, alone %g", policy[i], n, rate[n - 1], alone);
         }
     }
 }
