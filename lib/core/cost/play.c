@@ -100,10 +100,19 @@ static struct echi_work_shape cut_out(const double *until, const bool *mark, int
     return (struct echi_work_shape){units, until, mark};
 }
 
-/* A step's units, forward and backward, and each pass by itself; its gradients are told of as the compute thread tells of them. */
+/* Whether a piece can leave when gradients are told of down to this layer. *unpushed: those that could not before, the first ones. */
+static bool leaves(const struct echi_play *p, int layer, int *unpushed) {
+    const int before = *unpushed;
+    while (*unpushed > 0 && p->piece[*unpushed - 1].first >= layer) (*unpushed)--;
+    return *unpushed < before;
+}
+
+/* A step's units, forward and backward, and each pass by itself; its gradients are told of as the compute thread tells of them. Where no
+ * piece leaves, or under `local`, a step has no mark: most of what is due of a play would be such. */
 static bool make_shape(struct echi_play *p, const struct echi_times *t, uint32_t n, struct echi_play_shape *out) {
     const int units = p->layers;
     double bytes[ECHI_UNITS_MAX] = {0}, untold = 0, sum = 0;
+    int unpushed = echi_policy_of((enum echi_sync)p->plan->sync)->local ? 0 : p->pieces;
     layer_bytes(p, bytes);
     out->until = echi_play_zeroed(p, (size_t)(4 * units), sizeof *out->until);
     out->mark = echi_play_zeroed(p, (size_t)(4 * units), sizeof *out->mark);
@@ -112,8 +121,9 @@ static bool make_shape(struct echi_play *p, const struct echi_times *t, uint32_t
         const int layer = u < units ? u : 2 * units - 1 - u;
         out->until[u] = sum += unit_takes(p, t, n, layer, u < units ? ECHI_FORWARD : ECHI_BACKWARD);
         untold += u < units ? 0 : bytes[layer];
-        out->mark[u] = untold >= ECHI_WORTH_A_WAKE;
-        if (out->mark[u]) untold = 0;
+        const bool told = untold >= ECHI_WORTH_A_WAKE;
+        out->mark[u] = told && leaves(p, layer, &unpushed);
+        if (told) untold = 0;
     }
     const double forward = out->until[units - 1], backward = sum - forward;
     for (int u = 0; u < units; u++) {
