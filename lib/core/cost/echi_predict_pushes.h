@@ -46,6 +46,7 @@ struct echi_push_group {
     int round_in;                         /* of a round, those that are added */
     struct echi_ranks owed, held_back;    /* workers that an answer is due to; and such as may not have it before the slowest move on */
     int sends, turn;                      /* answers on their way to other nodes; the worker that is looked at first */
+    int own_worker;                       /* its node's, whose answers take no place; -1: none, or a codec writes them */
     double own, weights, next;            /* samples in its state, in its weights, and in those that are being made, the push left out */
     uint32_t version, acked_version[ECHI_GROUPS_MAX], carried_version[ECHI_GROUPS_MAX];
     double peer[ECHI_GROUPS_MAX];         /* of the others, here */

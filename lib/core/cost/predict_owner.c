@@ -25,6 +25,9 @@ static bool held_back(const struct echi_pushes *p, const struct echi_push_worker
 
 static bool is_own(const struct echi_pushes *p, int w) { return p->group[p->worker[w].group].owner == p->b.rank[w]; }
 
+/* What stays on its node takes no place from the others, but of what a codec writes. */
+static bool takes_place(const struct echi_pushes *p, int w) { return p->group[p->worker[w].group].own_worker != w; }
+
 /* All pieces of an answer, or what a codec has written. */
 static void send_weights(struct echi_pushes *p, int w) {
     struct echi_push_worker *k = &p->worker[w];
@@ -44,11 +47,10 @@ static void owe(struct echi_pushes *p, int w) {
     echi_ranks_add(&a->owed, w);
 }
 
-/* What stays on its node takes no place from the others, but of what a codec writes. */
 static void take_answer(struct echi_pushes *p, int w) {
     struct echi_push_group *a = &p->group[p->worker[w].group];
     if (--p->worker[w].owed == 0) echi_ranks_drop(&a->owed, w);
-    a->sends += p->coded || !is_own(p, w);
+    a->sends += takes_place(p, w);
 }
 
 /* What has changed since the message before: a task, and then the message. In rounds all others are owed the same. */
@@ -63,13 +65,11 @@ static void encode_weights(struct echi_pushes *p, int g, int w) {
     compute(p, g, ECHI_TASK_ENCODE, updates(p, g, echi_pushes_weights(p, w)->write), (struct echi_about){ECHI_PLAY_ENCODE, g, 0, 0});
 }
 
-/* Is there a place among the sends, or a task to write the next? While there is none nobody looks for who is owed an answer. */
-static bool may_send(const struct echi_pushes *p, const struct echi_push_group *a) {
-    return a->sends < ECHI_ANSWERS && !(p->coded && a->busy);
-}
-
-/* Under a bound the straggler's, else one after the other; -1: nobody is owed one. */
+/* The own worker, which takes no place; else, while there is one, under a bound the straggler, else one after the other; -1: nobody is owed
+ * an answer that may go. */
 static int next_owed(const struct echi_pushes *p, const struct echi_push_group *a) {
+    if (a->own_worker >= 0 && echi_ranks_has(&a->owed, a->own_worker)) return a->own_worker;
+    if (a->sends >= ECHI_ANSWERS) return -1;
     int next = echi_ranks_next(&a->owed, a->turn);
     if (next < 0) next = echi_ranks_next(&a->owed, 0);
     if (next < 0 || !p->policy->bounded) return next;
@@ -81,7 +81,7 @@ static int next_owed(const struct echi_pushes *p, const struct echi_push_group *
 /* An answer waits for a place among the sends and then gets the newest weights. */
 static void answer(struct echi_pushes *p, int g) {
     struct echi_push_group *a = &p->group[g];
-    while (may_send(p, a)) {
+    while (!(p->coded && a->busy)) {
         const int w = next_owed(p, a);
         if (w < 0) return;
         if (held_back(p, &p->worker[w])) {
@@ -89,7 +89,7 @@ static void answer(struct echi_pushes *p, int g) {
             echi_ranks_add(&a->held_back, w);
             continue;
         }
-        a->turn = w + 1;
+        if (takes_place(p, w)) a->turn = w + 1;
         if (p->coded) {
             encode_weights(p, g, w);
         } else {
@@ -101,7 +101,7 @@ static void answer(struct echi_pushes *p, int g) {
 
 void echi_owner_weights_left(struct echi_pushes *p, int w) {
     struct echi_push_group *a = &p->group[p->worker[w].group];
-    if (--p->worker[w].leaving % p->answer_pieces == 0 && (p->coded || !is_own(p, w))) a->sends--;
+    if (--p->worker[w].leaving % p->answer_pieces == 0 && takes_place(p, w)) a->sends--;
     echi_owner_goes_on(p, p->worker[w].group);
 }
 
@@ -320,6 +320,7 @@ bool echi_owners_set_up(struct echi_pushes *p) {
         const size_t workers = (size_t)a->workers;
         a->owner = plan->owner_of[g];
         a->at_least = a->workers;
+        a->own_worker = -1;
         p->groups += a->workers > 0;
         a->member = echi_play_zeroed(&p->b, workers, sizeof *a->member);
         a->queue = echi_play_zeroed(&p->b, workers * plan->flights, sizeof *a->queue);
@@ -329,6 +330,7 @@ bool echi_owners_set_up(struct echi_pushes *p) {
     for (int w = 0; w < p->b.workers; w++) {
         struct echi_push_group *a = &p->group[p->worker[w].group];
         a->member[a->workers++] = (uint16_t)w;
+        if (is_own(p, w) && !p->coded) a->own_worker = w;
         for (int s = 0; s < plan->flights; s++) owe(p, w);
     }
     return true;

@@ -160,8 +160,18 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
     }
 }
 
-/* Who is answered next, -1: nobody is owed an answer. */
+/* Does this answer wait for no place among the sends, since it stays on this node? What a codec writes has a slot, and needs one. In rounds
+ * part by part the own worker gets each part as it is applied (owner_rounds.c); what it is owed besides has its turn. */
+static bool takes_no_place(const struct echi_owner *o, int rank) { return rank == o->setup->rank && !coded(o) && !o->round.by_part; }
+
+/* Answers of the round under way go on until it is over and take no place: it may need who is owed the weights that are here. */
+static bool has_place(const struct echi_owner *o) { return o->sends - echi_rounds_open(o) < ECHI_ANSWERS; }
+
+/* Who is answered next, -1: nobody is owed an answer for which there is a place. */
 static int next_owed(const struct echi_owner *o) {
+    const int self = o->setup->rank;
+    if (takes_no_place(o, self) && echi_ranks_has(&o->owed, self)) return self;
+    if (!has_place(o)) return -1;
     int next = echi_ranks_next(&o->owed, o->turn);
     if (next < 0) next = echi_ranks_next(&o->owed, 0);
     if (next < 0 || !o->policy->bounded) return next;
@@ -171,11 +181,11 @@ static int next_owed(const struct echi_owner *o) {
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the other, of equals
- * under a bound as well: with few places and many workers nobody is passed for ever. Answers of the round under way go on until it is over
- * and take no place: it may need who is owed the weights that are here. */
+ * under a bound as well: with few places and many workers nobody is passed for ever. The own worker has no turn: as often as it is answered
+ * the ranks behind it would lose theirs. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     if (o->woke || o->takeover.still || o->takeover.takes) return;
-    while (o->sends - echi_rounds_open(o) < ECHI_ANSWERS && !(coded(o) && o->busy)) {
+    while (!(coded(o) && o->busy)) {
         const int r = next_owed(o);
         if (r < 0) return;
         const bool may = o->rules->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
@@ -185,7 +195,7 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
             if (coded(o)) encode_weights(o, r, out);
             else send_weights(o, r, out);
             if (coded(o)) to = o->encoding_for;
-            o->turn = r + 1;
+            if (!takes_no_place(o, r)) o->turn = r + 1;
         } else {
             echi_ranks_add(&o->held_back, r);
         }
