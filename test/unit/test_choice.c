@@ -2,6 +2,7 @@
  * Which plan is taken, against brute force over all that could have been; and who holds the others up, against each node left out. */
 #include "echi_choice.h"
 #include "echi_efficiency.h"
+#include "echi_predict_rounds.h"
 #include "echi_random.h"
 
 #include <math.h>
@@ -842,6 +843,29 @@ static void what_was_predicted_is_known(void **state) {
     as_with_a_fresh_workspace();
 }
 
+/* What links allow is no less than what is predicted, and where they are thin not much more: with one owner, several, and in rings. */
+static void links_bound_what_is_predicted(void **state) {
+    int near = 0;
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct echi_prediction p;
+        large(3 + i / 2);
+        chance(i % 3 * 0.1, i % 2 * 0.02);
+        for (int r = 0; r < request.world; r++) times[r].link = echi_link_of(r % 5 == 4 ? 5e6 : 2e7);
+        request.shards = i % 4 > 0 ? 1 + i % 4 : 1;
+        request.exchange = i % 4 == 3 ? ECHI_EXCHANGE_RING : ECHI_EXCHANGE_SERVER;
+        if (request.exchange == ECHI_EXCHANGE_RING) request.shards = request.world;
+        assert_int_equal(echi_plan_make(&request, times, &plan, text, sizeof text), ECH_OK);
+        echi_plan_divide(&request, times, &plan);
+        echi_plan_parts(&request, times, &plan);
+        echi_predict(&plan, times, &request.load, 0, &work.predict, &p);
+        const double most = echi_predict_rounds_by_links(&plan, times, &request.load, &work.predict);
+        if (most < p.rate) fail_msg("case %d: links allow %g, %g are predicted", i, most, p.rate);
+        near += most < 1.3 * p.rate;
+    }
+    assert_true(near >= 8);
+}
+
 /* A play that ends early would have come to less than the floor; one that does not comes to what it comes to without. */
 static void a_floor_ends_what_is_slower(void **state) {
     static const double part[] = {0.5, 0.99, 1.01, 1.1, 2, 20};
@@ -869,6 +893,7 @@ static void a_floor_ends_what_is_slower(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_predicted_is_known),
+        cmocka_unit_test(links_bound_what_is_predicted),
         cmocka_unit_test(a_floor_ends_what_is_slower),
         cmocka_unit_test(a_measurement_tells_of_its_policy_at_about_its_staleness), cmocka_unit_test(what_was_measured_decides),
         cmocka_unit_test(even_nodes_go_in_step),

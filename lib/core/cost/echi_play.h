@@ -73,11 +73,19 @@ double echi_play_adding(const struct echi_play *p, int rank, double params);
 double echi_play_applying(const struct echi_play *p, int rank, double params);
 /* Of all that a worker pushes. */
 double echi_play_pushed(const struct echi_play *p);
+/* Bytes a second of a direction of its link; 0: without bound. */
+double echi_play_link(const struct echi_play *p, int rank, bool in);
 /* What links carry between a call of the first and one of the second, which is to count as so many seconds, into work->traffic; and what
  * part of it threads are busy, into work->busy. */
 void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work);
 void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_predict_work *work);
 
+/* predict_links.c: of rounds by part, of which play it is set up: ns a round that the busiest direction of a link needs for gradients and
+ * for weights; 0: none has a bound. */
+struct echi_round_links { double gradients, weights; };
+struct echi_round_links echi_play_round_links(struct echi_play *p);
+/* ns that so many rounds take at least, from the end of the one before the first to that of the last. */
+double echi_play_rounds_least(struct echi_round_links links, uint32_t rounds);
 /* predict_line.c: the time line, if there is one, is whole. As echi_timeline_path. */
 void echi_play_end(struct echi_play *p, int64_t since, int rank);
 /* ---- predict_head.c ---- */

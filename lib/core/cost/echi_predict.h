@@ -60,7 +60,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
 void echi_predict_line(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                        uint32_t steps, struct echi_predict_work *work, struct echi_timeline *line, struct echi_prediction *out);
 /* As echi_predict with 0 steps; but a play of rounds by part whose steps vary ends as soon as it is certain that they make fewer than
- * `floor` samples a second: then out->rate is 0. floor 0: none does. */
+ * `floor` samples a second, by what links have to carry before it is begun: then out->rate is 0. floor 0: none does. */
 void echi_predict_above(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                         double floor, struct echi_predict_work *work, struct echi_prediction *out);
 

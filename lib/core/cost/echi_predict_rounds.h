@@ -21,6 +21,9 @@ bool echi_predict_by_part(const struct echi_plan *plan);
 /* Samples a second that no owners and no links can make of such a plan's rounds more than: those of its longest steps alone. */
 double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
                                 struct echi_predict_work *work);
+/* And what links alone allow, without playing it: as many or more than are predicted; of a plan of other kinds 1e300. */
+double echi_predict_rounds_by_links(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
+                                    const struct echi_load *load, struct echi_predict_work *work);
 /* As echi_predict_line, and with a floor, where `steps` is 0, as echi_predict_above, of such a plan. False, and *out is not set, when the
  * memory is too small. */
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,

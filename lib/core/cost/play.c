@@ -214,6 +214,11 @@ static double copying(const struct echi_play *p, const struct echi_times *t) { r
 #define COPIED_MOST 0.5
 static double bound(double rate, double copying) { return rate * copying < COPIED_MOST ? rate : 0; }
 
+double echi_play_link(const struct echi_play *p, int rank, bool in) {
+    const struct echi_times *t = &p->times[rank];
+    return bound(in ? t->link.in.rate : t->link.out.rate, copying(p, t));
+}
+
 /* Nodes of one machine share its processors; who is alone there has what it measured. */
 static void share_processors(struct echi_play *p) {
     const int world = p->plan->world;
@@ -244,7 +249,7 @@ static bool make_hosts(struct echi_play *p) {
     for (int r = 0; r < world; r++) {
         const struct echi_times *t = &p->times[r];
         p->hosts.host[r] = (struct echi_host){.speed = 1 / echi_times_granted(t), .quota = t->quota, .period = t->period, .cores = -1,
-                                              .takes = t->machine.takes, .rate = bound(t->link.out.rate, copying(p, t)),
+                                              .takes = t->machine.takes, .rate = echi_play_link(p, r, false),
                                               .delay = t->delay, .dies = -1, .joins = -1};
     }
     share_processors(p);
@@ -253,7 +258,7 @@ static bool make_hosts(struct echi_play *p) {
     for (int r = 0; p->cost && r < world; r++) {
         const struct echi_times *t = &p->times[r];
         const double granted = 1 / p->hosts.host[r].speed;   /* seconds of the processor by those of the clock */
-        echi_cost_set_link(p->cost, r, bound(t->link.in.rate, copying(p, t)),
+        echi_cost_set_link(p->cost, r, echi_play_link(p, r, true),
                            (struct echi_cost_io){granted * t->messages / ECHI_STEP_MESSAGES, granted * copying(p, t)});
     }
     return p->cost;

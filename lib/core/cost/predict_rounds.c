@@ -446,13 +446,24 @@ static double luck(struct play *p, double rounds) {
     return slope * (mean - echi_predict_longest(p->step, p->b.workers));
 }
 
-/* Virtual ns that so many counted rounds take at most that make `floor` samples a second. What is taken off for luck is at most by how
- * much the longest steps of these rounds, which are known before they are played, are longer than in the mean. */
-static double latest_of(struct play *p, uint32_t counted, double floor) {
+static bool is_random(const struct play *p) {
+    bool random = false;
+    for (int w = 0; w < p->b.workers; w++) random = random || echi_predict_random(&p->b.times[p->worker[w].rank]);
+    return random;
+}
+
+/* Virtual ns that are taken off so many counted rounds for luck, at most: by how much the longest steps of these rounds, which are known
+ * before they are played, are longer than in the mean. */
+static double luck_most(struct play *p, uint32_t counted) {
     double longest = 0;
     for (uint32_t k = 0; k < counted; k++) longest += longest_of(p, WARM + k);
     const double most = longest - counted * echi_predict_longest(p->step, p->b.workers);
-    return (counted * (double)p->b.plan->round / floor + (most > 0 ? most : 0)) * 1e9;
+    return most > 0 ? most * 1e9 : 0;
+}
+
+/* Virtual ns that so many counted rounds take at most that make `floor` samples a second. */
+static double latest_of(struct play *p, uint32_t counted, double floor) {
+    return counted * (double)p->b.plan->round / floor * 1e9 + luck_most(p, counted);
 }
 
 /* Was the last round like the one before it? */
@@ -463,21 +474,23 @@ static bool repeats(const struct play *p, int64_t one_before) {
 
 static bool play(struct play *p, uint32_t steps, double floor, struct echi_predict_work *work, struct echi_prediction *out) {
     struct echi_happening h;
-    bool random = false, over = false;
-    for (int w = 0; w < p->b.workers; w++) random = random || echi_predict_random(&p->b.times[p->worker[w].rank]);
+    bool over = false;
+    const bool random = is_random(p);
     const uint32_t counted = rounds_of(p, steps, random);
     const double latest = random && floor > 0 ? latest_of(p, counted, floor) : NEVER;
+    const struct echi_round_links links = latest < NEVER ? echi_play_round_links(&p->b) : (struct echi_round_links){0, 0};
+    double least = echi_play_rounds_least(links, counted - 1);   /* of the rounds behind the one that is played */
+    *out = (struct echi_prediction){0};
+    if (echi_play_rounds_least(links, counted) > latest) return true;
     for (int k = 0; k < p->b.shards; k++) pump(p, k);
     while (!over && echi_cost_next(p->b.cost, &h)) {
         const int64_t before = p->before;
         const uint32_t rounds = p->rounds;
         happens(p, &h);
-        if (p->first > 0 && (double)(echi_cost_now(p->b.cost) - p->first) > latest) {
-            *out = (struct echi_prediction){0};
-            return true;
-        }
+        if (p->first > 0 && (double)(echi_cost_now(p->b.cost) - p->first) + least > latest) return true;
         if (p->rounds == rounds) continue;
         if (p->rounds == WARM) echi_play_traffic_from(&p->b, work);
+        if (p->rounds > WARM && p->rounds < WARM + counted) least = echi_play_rounds_least(links, WARM + counted - p->rounds - 1);
         if (random && p->rounds > WARM) count_round(p);
         over = p->rounds == WARM + counted || (!steps && !random && repeats(p, before));
     }
@@ -504,6 +517,17 @@ double echi_predict_rounds_most(const struct echi_plan *plan, const struct echi_
     for (int r = 0; r < plan->world; r++)
         if (plan->group_of[r] != ECHI_NONE) step[workers++] = step_of(plan, times, r);
     return plan->round / echi_predict_longest(step, workers);
+}
+
+double echi_predict_rounds_by_links(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX],
+                                    const struct echi_load *load, struct echi_predict_work *work) {
+    struct play *p = (struct play *)(void *)work;
+    *p = (struct play){.b = echi_play_of(plan, times, load, work, sizeof *p)};
+    if (!echi_predict_by_part(plan) || !set_up(p, PUSHES_MAX)) return NEVER;
+    const bool random = is_random(p);
+    const uint32_t counted = random ? rounds_of(p, 0, true) : 1;   /* else it may end with the first */
+    const double least = echi_play_rounds_least(echi_play_round_links(&p->b), counted) - (random ? luck_most(p, counted) : 0);
+    return least > 0 ? counted * (double)plan->round / least * 1e9 : NEVER;
 }
 
 bool echi_predict_rounds(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,

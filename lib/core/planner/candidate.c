@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A candidate: what is predicted of a plan, and what that is worth. */
 #include "echi_choice_impl.h"
+#include "echi_predict_rounds.h"
 
 struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w, const struct echi_times *times,
                                                const struct echi_plan *plan, struct echi_choice_work *work) {
@@ -39,6 +40,12 @@ double echi_candidate_rate(const struct echi_plan_request *w, const struct echi_
     if (work->between) work->between(work->self);
     echi_memo_predict(plan, times, &w->load, floor, work, &p);
     return p.rate;
+}
+
+double echi_candidate_by_links(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan,
+                               struct echi_choice_work *work) {
+    give_parts(w, times, plan);
+    return echi_predict_rounds_by_links(plan, times, &w->load, &work->predict);
 }
 
 /* Of two plans that are predicted to be as good, the one whose efficiency is known better is the safer: rounds, of which it is 1. */

@@ -22,6 +22,9 @@ struct echi_candidate echi_candidate_of(const struct echi_plan_request *request,
 /* Samples a second of any plan alone; 0 where it is certain that they are fewer than `floor`. */
 double echi_candidate_rate(const struct echi_plan_request *request, const struct echi_times *times, struct echi_plan *plan, double floor,
                            struct echi_choice_work *work);
+/* So many samples a second or fewer are predicted of it, by its links, without a play: echi_predict_rounds_by_links. */
+double echi_candidate_by_links(const struct echi_plan_request *request, const struct echi_times *times, struct echi_plan *plan,
+                               struct echi_choice_work *work);
 /* Samples a second; where policies are compared less what staleness costs, and what it may cost: a standard error more. Of groups of which
  * one is too far behind 0. */
 double echi_candidate_worth(const struct echi_plan_request *request, const struct echi_candidate *candidate);

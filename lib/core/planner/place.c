@@ -82,6 +82,14 @@ void echi_choice_place(struct echi_plan_request *w, const struct echi_times *tim
     w->owners = taken % 2 ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
 }
 
+/* A plan of rounds that is worth less than the best over this is not taken, whatever it is worth; so it need not be known. */
+#define BELOW_ALL (ECHI_CLEARLY * (1 + 1e-9))
+
+/* Several owners of which the loss of any ends the run. */
+static double risk_of(const struct echi_plan *plan) {
+    return plan->shards > 0 && !echi_plan_outlives_owners(plan) ? WORTH_A_RISK : 1;
+}
+
 /* Images a second of rounds with so many owners, less where the loss of any of several owners ends the run. 0 where they are certain to be
  * fewer than `floor`. */
 static double worth_of_shards(const struct echi_plan_request *w, const struct echi_times *times, double floor,
@@ -89,7 +97,61 @@ static double worth_of_shards(const struct echi_plan_request *w, const struct ec
     char text[2];
     if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return 0;
     const double rate = echi_candidate_rate(w, times, &work->tried, floor, work);
-    return work->tried.shards > 0 && !echi_plan_outlives_owners(&work->tried) ? rate / WORTH_A_RISK : rate;
+    return rate / risk_of(&work->tried);
+}
+
+/* Plans that differ by their owners: 1, 2, 4, ... and all, of each number the usual ones and others. */
+#define OWNERS_TRIED (2 * 8)
+struct owners_tried { int shards; enum echi_owners owners; double most, value; bool played; };
+
+/* What they are worth at most; `enough` where that may be about as much as steps alone allow, which then has to be found out first. */
+static void look_at(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, struct owners_tried *t,
+                    bool *out_enough) {
+    char text[2];
+    own->shards = t->shards;
+    own->owners = t->owners;
+    t->played = echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK;   /* there is no such plan */
+    if (t->played) return;
+    t->most = echi_candidate_by_links(own, times, &work->tried, work) / risk_of(&work->tried);
+    *out_enough = t->most * ECHI_CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
+}
+
+/* True where no owners can make clearly more. */
+static bool play(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, double floor,
+                 struct owners_tried *t) {
+    own->shards = t->shards;
+    own->owners = t->owners;
+    t->played = true;
+    t->value = worth_of_shards(own, times, floor, work);
+    return t->value > 0 && t->value * ECHI_CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
+}
+
+static double greater(double a, double b) { return a > b ? a : b; }
+
+/* Fills in `tried` in the order in which owners are preferred; returns how many count: those behind such as are enough do not. What links
+ * allow the most of is played first, and what they do not allow as much of as was predicted is not played at all. */
+static int try_owners(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, int most, double floor,
+                      struct owners_tried tried[OWNERS_TRIED]) {
+    int count = 0;
+    double best = floor * BELOW_ALL;
+    bool over = false;
+    for (int k = 1; k <= most && !over; k = k < most && 2 * k > most ? most : 2 * k)
+        for (int i = 0; i < (k == 1 ? 1 : 2) && !over; i++) {
+            struct owners_tried *t = &tried[count++];
+            bool enough = false;
+            *t = (struct owners_tried){.shards = k, .owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL};
+            look_at(own, times, work, t, &enough);
+            over = enough && play(own, times, work, best / BELOW_ALL, t);
+            best = greater(best, t->value);
+        }
+    for (;;) {
+        struct owners_tried *next = NULL;
+        for (int i = 0; i < count; i++)
+            if (!tried[i].played && (!next || tried[i].most > next->most)) next = &tried[i];
+        if (!next || next->most * BELOW_ALL < best) return count;
+        play(own, times, work, best / BELOW_ALL, next);
+        best = greater(best, next->value);
+    }
 }
 
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
@@ -97,40 +159,34 @@ static double worth_of_shards(const struct echi_plan_request *w, const struct ec
  * owners were wished for, or nothing is predicted, or they are certain to be worth less than `floor`: then what is set is nothing to go
  * by. */
 static double best_shards(struct echi_plan_request *w, const struct echi_times *times, double floor, struct echi_choice_work *work) {
+    struct owners_tried tried[OWNERS_TRIED];
     struct echi_plan_request *own = &work->trial;
-    double value[2][ECHI_SHARDS_MAX + 1] = {{0}}, best = 0;
-    bool enough = false;   /* no owners can make clearly more */
+    double best = 0;
     if (w->shards != ECHI_SHARDS_AUTO) return 0;
     w->shards = 1;
     w->shard_of_rank0 = true;
     *own = *w;
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
     const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && w->layers.count > 0;
-    for (int k = 1; may && k <= most && !enough; k = k < most && 2 * k > most ? most : 2 * k)
-        for (int i = 0; i < (k == 1 ? 1 : 2) && !enough; i++) {
-            own->shards = k;
-            own->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            value[i][k] = worth_of_shards(own, times, floor, work);
-            if (value[i][k] > best) best = value[i][k];
-            enough = value[i][k] > 0 && value[i][k] * ECHI_CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
-        }
-    for (int k = 1; k <= most && best > 0; k++)
-        for (int i = 0; i < 2; i++) {
-            if (!(value[i][k] > 0 && value[i][k] * ECHI_CLEARLY >= best)) continue;
-            w->shards = k;
-            w->owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL;
-            return value[i][k];
-        }
+    const int count = may ? try_owners(own, times, work, most, floor, tried) : 0;
+    for (int i = 0; i < count; i++) best = greater(best, tried[i].value);
+    for (int i = 0; i < count; i++) {
+        if (!(tried[i].value > 0 && tried[i].value * ECHI_CLEARLY >= best)) continue;
+        w->shards = tried[i].shards;
+        w->owners = tried[i].owners;
+        return tried[i].value;
+    }
     return 0;
 }
 
-/* What a ring of all workers makes, as a candidate that is in work->tried; 0: there can be none. */
-static double worth_of_ring(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
+/* What a ring of all workers makes; 0: there can be none, or it is certain to make less than `floor`. */
+static double worth_of_ring(const struct echi_plan_request *w, const struct echi_times *times, double floor,
+                            struct echi_choice_work *work) {
     struct echi_plan_request *own = &work->trial;
     *own = *w;
     own->exchange = ECHI_EXCHANGE_RING;
     own->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
-    const double rate = w->sync == ECHI_SYNC_BSP && w->layers.count > 0 ? worth_of_shards(own, times, 0, work) : 0;
+    const double rate = w->sync == ECHI_SYNC_BSP && w->layers.count > 0 ? worth_of_shards(own, times, floor, work) : 0;
     return rate > 0 && echi_plan_rings(&work->tried) ? rate : 0;
 }
 
@@ -145,11 +201,12 @@ static double worth_of_ring(const struct echi_plan_request *w, const struct echi
 void echi_choice_exchange(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     const bool open = w->exchange == ECHI_EXCHANGES, any = w->shards == ECHI_SHARDS_AUTO;
     const bool tries = any && (open ? w->world > 2 : w->exchange == ECHI_EXCHANGE_RING);
-    const double ring = tries ? worth_of_ring(w, times, work) : 0;
-    if (open || (any && ring <= 0)) w->exchange = ECHI_EXCHANGE_SERVER;
+    const struct echi_plan_request before = *w;
+    if (open || (any && !(tries && worth_of_ring(w, times, 0, work) > 0))) w->exchange = ECHI_EXCHANGE_SERVER;
     if (!(any && w->exchange == ECHI_EXCHANGE_RING)) {
-        const double server = best_shards(w, times, 0, work);
-        if (open && ring > 0 && ring >= (w->shards > 1 ? RING_LACKS : RING_GAINS) * server) w->exchange = ECHI_EXCHANGE_RING;
+        const double server = best_shards(w, times, 0, work), enough = (w->shards > 1 ? RING_LACKS : RING_GAINS) * server;
+        const double ring = open && tries ? worth_of_ring(&before, times, enough, work) : 0;
+        if (ring > 0 && ring >= enough) w->exchange = ECHI_EXCHANGE_RING;
     }
     if (any && w->exchange == ECHI_EXCHANGE_RING) w->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
 }
