@@ -549,7 +549,7 @@ static void costs_alone_take_the_same_time(void **state) {
             prepare(r, 7, sync[i % 4]);
             set(&r->config, "separate", i < 4 ? "off" : "1");
             if (i % 4) set(&r->config, "samples-per-step", "16");
-            set(&r->config, "epochs", "12");
+            set(&r->config, "epochs", "16");
             if (i % 4) set(&r->config, "momentum", "0.5");   /* with 0.9 what gssp learns in so few steps is a matter of luck */
             for (int h = 0; h < 7; h++) {
                 r->host[h].speed = 1 + h;
