@@ -335,8 +335,9 @@ $(B)/test/ops/test_known_answer: private LDFLAGS += -Wl,--wrap=echi_kernels
 # Its layers take known times.
 $(B)/test/unit/test_unit_times: private LDFLAGS += $(addprefix -Wl$(comma)--wrap=,echi_now echi_sleep_until echi_thread_cpu echi_team_cpu \
     echi_cpu_quota echi_stack_create echi_stack_input echi_stack_forward echi_stack_backward)
-# It takes places away, to see a simulated cluster get stuck.
+# One of its nodes becomes slow, and what that changes need not last.
 $(B)/test/cluster/test_replay_shares: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_plan_request_from
+# It takes places away, to see a simulated cluster get stuck.
 $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
 $(DOUBLE_TEST): FORCE | $(B)/test-needs

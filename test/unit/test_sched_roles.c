@@ -346,7 +346,6 @@ static void answers_take_turns(void **state) {
     for (int r = 2; r < 8; r++) assert_in_range(answers[r], answers[1] - 1, answers[1] + 1);
 }
 
-/* The next state leaves when the last has left and all have said that it is there, and has all that was applied by then. */
 /* The answers that the last event brought leave, and those that take their places; how many. */
 static int answers_leave(struct echi_owner *o) {
     struct echi_action sent[16];
@@ -396,6 +395,42 @@ static void stragglers_are_answered_first(void **state) {
     }
 }
 
+/* Weights for the owner's own worker travel nowhere: all places are taken, and it is answered. The others keep their turn. */
+static void the_own_worker_waits_for_no_place(void **state) {
+    (void)state;
+    static const enum echi_sync sync[] = {ECHI_SYNC_ASP, ECHI_SYNC_SSP};
+    for (int s = 0; s < 2; s++) {
+        static const uint16_t waits[] = {1, 7};
+        struct echi_action first;
+        struct echi_owner o;
+        uint32_t id = 1;
+        small_plan(sync[s], 8, 1);
+        setup.plan.staleness = 8;
+        owner_started(&o, 0);
+        answers_leave(&o);
+        for (int r = 3; r < 3 + ECHI_ANSWERS; r++) {   /* all places are taken */
+            push(&o, id++, r, true);
+            owner_computed(&o);
+            if (r == 3) first = *acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            push(&o, id++, waits[i], true);
+            owner_computed(&o);
+            assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+        }
+        for (int i = 0; i < 3; i++) {
+            push(&o, id++, 0, true);
+            owner_computed(&o);
+            assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0)->to, 0);
+            assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 1));
+            assert_int_equal(o.sends, ECHI_ANSWERS);
+        }
+        owner_sent(&o, first.to, first.slot);
+        assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0)->to, 7);   /* behind rank 6, of equals under a bound as well */
+    }
+}
+
+/* The next state leaves when the last has left and all have said that it is there, and has all that was applied by then. */
 static void a_state_waits_for_the_word_on_the_last(void **state) {
     (void)state;
     struct echi_owner o;
@@ -1521,7 +1556,7 @@ int main(void) {
         cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
-        cmocka_unit_test(stragglers_are_answered_first),
+        cmocka_unit_test(stragglers_are_answered_first), cmocka_unit_test(the_own_worker_waits_for_no_place),
         cmocka_unit_test(a_state_waits_for_the_word_on_the_last),
         cmocka_unit_test(an_owner_waits_for_acknowledgements),
         cmocka_unit_test(an_owner_takes_a_lost_state_while_it_hands_on_another),

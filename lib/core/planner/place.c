@@ -102,6 +102,7 @@ static double worth_of_shards(const struct echi_plan_request *w, const struct ec
 
 /* Plans that differ by their owners: 1, 2, 4, ... and all, of each number the usual ones and others. */
 #define OWNERS_TRIED (2 * 8)
+_Static_assert(ECHI_SHARDS_MAX <= 128, "1, 2, ... 64 and all are eight numbers");
 struct owners_tried { int shards; enum echi_owners owners; double most, value; bool played; };
 
 /* What they are worth at most; `enough` where that may be about as much as steps alone allow, which then has to be found out first. */
