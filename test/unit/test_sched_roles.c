@@ -358,6 +358,14 @@ static int answers_leave(struct echi_owner *o) {
     return count;
 }
 
+/* An owner of eight workers, who have all their first weights: nothing is on its way. */
+static void eight_have_begun(struct echi_owner *o, enum echi_sync sync) {
+    small_plan(sync, 8, 1);
+    setup.plan.staleness = 8;
+    owner_started(o, 0);
+    answers_leave(o);
+}
+
 /* Of those that wait for a place, under a bound, whoever has done the fewest steps has the next; without one it is the next rank's turn. */
 static void stragglers_are_answered_first(void **state) {
     (void)state;
@@ -368,10 +376,7 @@ static void stragglers_are_answered_first(void **state) {
         struct echi_action answer[ECHI_ANSWERS];
         struct echi_owner o;
         uint32_t id = 1;
-        small_plan(sync[s], 8, 1);
-        setup.plan.staleness = 8;
-        owner_started(&o, 0);
-        answers_leave(&o);
+        eight_have_begun(&o, sync[s]);
         for (int r = 1; r < 8; r++)
             for (int i = 0; i < before[r]; i++) {
                 push(&o, id++, r, true);
@@ -404,10 +409,7 @@ static void the_own_worker_waits_for_no_place(void **state) {
         struct echi_action first;
         struct echi_owner o;
         uint32_t id = 1;
-        small_plan(sync[s], 8, 1);
-        setup.plan.staleness = 8;
-        owner_started(&o, 0);
-        answers_leave(&o);
+        eight_have_begun(&o, sync[s]);
         for (int r = 3; r < 3 + ECHI_ANSWERS; r++) {   /* all places are taken */
             push(&o, id++, r, true);
             owner_computed(&o);

@@ -80,6 +80,9 @@ double echi_play_link(const struct echi_play *p, int rank, bool in);
 void echi_play_traffic_from(struct echi_play *p, struct echi_predict_work *work);
 void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_predict_work *work);
 
+/* The worker behind this one on a ring. */
+static inline int echi_play_next(const struct echi_play *p, int worker) { return worker + 1 < p->workers ? worker + 1 : 0; }
+
 /* predict_links.c: of rounds by part, of which play it is set up: ns a round that the busiest direction of a link needs for gradients and
  * for weights; 0: none has a bound. */
 struct echi_round_links { double gradients, weights; };

@@ -9,8 +9,6 @@
 /* Bytes of a round, one direction of a host's link. */
 struct way { double gradients, weights; };
 
-static int next_of(const struct echi_play *p, int w) { return w + 1 < p->workers ? w + 1 : 0; }
-
 /* From each worker to the owner, and back to it. */
 static void count_server(const struct echi_play *p, struct way *out, struct way *in, int owner, double params) {
     for (int w = 0; w < p->workers; w++) {
@@ -26,7 +24,7 @@ static void count_server(const struct echi_play *p, struct way *out, struct way 
 /* Sums go from worker to worker and end at the owner, where weights begin. */
 static void count_ring(const struct echi_play *p, struct way *out, struct way *in, int owner, double params) {
     for (int w = 0; w < p->workers; w++) {
-        const int rank = p->rank[w], next = p->rank[next_of(p, w)];
+        const int rank = p->rank[w], next = p->rank[echi_play_next(p, w)];
         if (rank != owner) {
             out[rank].gradients += p->number * params;
             in[next].gradients += p->number * params;

@@ -95,11 +95,10 @@ static void weights_in(struct play *p, int w, int piece) {
 
 /* ---- ring: see worker_ring.c ---- */
 
-static int next_of(const struct play *p, int w) { return w + 1 < p->b.workers ? w + 1 : 0; }
-
 static void send_sum(struct play *p, int w, int piece) {
-    echi_play_send(&p->b, p->worker[w].rank, p->worker[next_of(p, w)].rank, echi_part_priority(ECHI_KIND_RING_SUM, p->b.piece[piece].part),
-         p->b.number * p->b.piece[piece].params, (struct echi_about){ECHI_PLAY_SUM, p->b.piece[piece].shard, next_of(p, w), piece});
+    const int next = echi_play_next(&p->b, w);
+    echi_play_send(&p->b, p->worker[w].rank, p->worker[next].rank, echi_part_priority(ECHI_KIND_RING_SUM, p->b.piece[piece].part),
+                   p->b.number * p->b.piece[piece].params, (struct echi_about){ECHI_PLAY_SUM, p->b.piece[piece].shard, next, piece});
 }
 
 static void add_to_sum(struct play *p, int w, int piece) {
@@ -111,13 +110,13 @@ static void add_to_sum(struct play *p, int w, int piece) {
 }
 
 static void ring_gradient(struct play *p, int w, int piece) {
-    if (w == next_of(p, p->shard[p->b.piece[piece].shard].own)) return send_sum(p, w, piece);
+    if (w == echi_play_next(&p->b, p->shard[p->b.piece[piece].shard].own)) return send_sum(p, w, piece);
     p->worker[w].ready[piece] = true;
     add_to_sum(p, w, piece);
 }
 
 static void hand_on(struct play *p, struct echi_about a) {
-    const int next = next_of(p, a.worker);
+    const int next = echi_play_next(&p->b, a.worker);
     if (!p->rings || a.worker == p->shard[a.owner].own || next == p->shard[a.owner].own) return;
     echi_play_send(&p->b, p->worker[a.worker].rank, p->worker[next].rank,
                    echi_part_priority(ECHI_KIND_RING_WEIGHTS, p->b.piece[a.piece].part), 4.0 * p->b.piece[a.piece].params,
@@ -181,7 +180,9 @@ static void send_piece(struct play *p, struct shard *s, int w, int i) {
 }
 
 /* Does an owner send this worker weights itself? */
-static bool answers(const struct play *p, const struct shard *s, int w) { return !p->rings || w == s->own || w == next_of(p, s->own); }
+static bool answers(const struct play *p, const struct shard *s, int w) {
+    return !p->rings || w == s->own || w == echi_play_next(&p->b, s->own);
+}
 /* And so many. Gradients come from as many. */
 static int answered_by(const struct play *p) { return p->rings ? 2 : p->b.workers; }
 

@@ -9,6 +9,8 @@
  * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
 #define ECHI_CLEARLY 1.02
 
+static inline double echi_greater(double a, double b) { return a > b ? a : b; }
+
 /* memo.c: as echi_predict_above, at once where the same was predicted before. */
 void echi_memo_predict(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load, double floor,
                        struct echi_choice_work *work, struct echi_prediction *out);

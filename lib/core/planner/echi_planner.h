@@ -79,6 +79,8 @@ void echi_plan_add_reserve(const struct echi_plan_request *request, const struct
 #define ECHI_PART_MERGED (UINT64_C(1) * ECHI_WORTH_A_WAKE / 4)
 void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
                      struct echi_parts *out);
+/* A dense part more, of `size` parameters that begin `at` parameters behind the first of layer `first`. Room for it there must be. */
+void echi_parts_add_slice(struct echi_parts *parts, const struct echi_layers *layers, int first, uint64_t at, uint64_t size);
 /* Gives a plan that has none its table of parts, those of its shards included. */
 void echi_plan_parts(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 

@@ -89,9 +89,8 @@ double echi_merge(const struct echi_merge_piece *piece, int count, const struct 
 
 /* Of each parameter that it owns an owner takes in `in` gradients, and sends as many weights; `out` of its own gradients leave. An owner
  * that trains has others' weights on its way in beside gradients: where these are not much fewer, a message passes the link once, with
- * both; else the way in and then the way out. A message costs its full time at either end, as live ones do: on
- * four hosts of half a core a cut more, of 12 ends a host, makes a round of LeNet-5 0.2 ms longer. With each slice its owner's thread is
- * woken. */
+ * both; else the way in and then the way out. A message costs its full time at either end, as live ones do: on four hosts of half a core a
+ * cut more, of 12 ends a host, makes a round of LeNet-5 0.2 ms longer. With each slice its owner's thread is woken. */
 struct echi_merge_costs echi_merge_costs_of(const struct echi_merge_node *node, int workers, int owners, int slices) {
     const double in = (workers - 1.0) / owners, out = (owners - 1.0) / owners, most = in > out ? in : out;
     const double ends = slices * (in + out) * node->message, wake = ECHI_COST_WAKE * node->message * slices / owners;

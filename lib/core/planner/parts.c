@@ -22,16 +22,21 @@ static void add(struct echi_parts *parts, int first, int last, uint64_t params, 
         .first = (uint8_t)first, .last = (uint8_t)last, .codec = (uint8_t)codec};
 }
 
+void echi_parts_add_slice(struct echi_parts *parts, const struct echi_layers *layers, int first, uint64_t at, uint64_t size) {
+    uint64_t layer_end = layers->params[first];   /* as `at` from the beginning of the layer that was asked for; the end of layer `first` */
+    while (at >= layer_end) layer_end += layers->params[++first];
+    int last = first;
+    for (uint64_t reached = layer_end; reached < at + size; reached += layers->params[last]) last++;
+    add(parts, first, last, size, ECHI_CODEC_DENSE);
+}
+
 /* A unit of the layers from `first` on, with so many parameters, as slices that differ by less than their number. */
 static void add_slices(struct echi_parts *parts, const struct echi_layers *layers, int first, uint64_t params, uint64_t limit) {
     const uint64_t count = (params + limit - 1) / limit;
-    uint64_t at = 0, layer_end = layers->params[first];   /* both from the beginning of the unit; the end of layer `first` */
+    uint64_t at = 0;
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t size = params / count + (i < params % count);
-        while (at >= layer_end) layer_end += layers->params[++first];
-        int last = first;
-        for (uint64_t reached = layer_end; reached < at + size; reached += layers->params[last]) last++;
-        add(parts, first, last, size, ECHI_CODEC_DENSE);
+        echi_parts_add_slice(parts, layers, first, at, size);
         at += size;
     }
 }

@@ -103,31 +103,29 @@ static double worth_of_shards(const struct echi_plan_request *w, const struct ec
 /* Plans that differ by their owners: 1, 2, 4, ... and all, of each number the usual ones and others. */
 #define OWNERS_TRIED (2 * 8)
 _Static_assert(ECHI_SHARDS_MAX <= 128, "1, 2, ... 64 and all are eight numbers");
-struct owners_tried { int shards; enum echi_owners owners; double most, value; bool played; };
+/* Worth at most what links allow; without owners and links what steps alone do. */
+struct owners_tried { int shards; enum echi_owners owners; double by_links, by_steps, value; bool played; };
 
-/* What they are worth at most; `enough` where that may be about as much as steps alone allow, which then has to be found out first. */
-static void look_at(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, struct owners_tried *t,
-                    bool *out_enough) {
+static void look_at(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, struct owners_tried *t) {
     char text[2];
     own->shards = t->shards;
     own->owners = t->owners;
     t->played = echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK;   /* there is no such plan */
     if (t->played) return;
-    t->most = echi_candidate_by_links(own, times, &work->tried, work) / risk_of(&work->tried);
-    *out_enough = t->most * ECHI_CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
+    t->by_links = echi_candidate_by_links(own, times, &work->tried, work) / risk_of(&work->tried);
+    t->by_steps = echi_predict_rounds_most(&work->tried, times, &work->predict);
 }
 
-/* True where no owners can make clearly more. */
-static bool play(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, double floor,
+static void play(struct echi_plan_request *own, const struct echi_times *times, struct echi_choice_work *work, double floor,
                  struct owners_tried *t) {
     own->shards = t->shards;
     own->owners = t->owners;
     t->played = true;
     t->value = worth_of_shards(own, times, floor, work);
-    return t->value > 0 && t->value * ECHI_CLEARLY >= echi_predict_rounds_most(&work->tried, times, &work->predict);
 }
 
-static double greater(double a, double b) { return a > b ? a : b; }
+/* No owners can make clearly more. */
+static bool enough(const struct owners_tried *t, double value) { return value > 0 && value * ECHI_CLEARLY >= t->by_steps; }
 
 /* Fills in `tried` in the order in which owners are preferred; returns how many count: those behind such as are enough do not. What links
  * allow the most of is played first, and what they do not allow as much of as was predicted is not played at all. */
@@ -139,19 +137,20 @@ static int try_owners(struct echi_plan_request *own, const struct echi_times *ti
     for (int k = 1; k <= most && !over; k = k < most && 2 * k > most ? most : 2 * k)
         for (int i = 0; i < (k == 1 ? 1 : 2) && !over; i++) {
             struct owners_tried *t = &tried[count++];
-            bool enough = false;
             *t = (struct owners_tried){.shards = k, .owners = i ? ECHI_OWNERS_OTHER : ECHI_OWNERS_USUAL};
-            look_at(own, times, work, t, &enough);
-            over = enough && play(own, times, work, best / BELOW_ALL, t);
-            best = greater(best, t->value);
+            look_at(own, times, work, t);
+            if (!enough(t, t->by_links)) continue;
+            play(own, times, work, best / BELOW_ALL, t);   /* it may be, which has to be found out first */
+            over = enough(t, t->value);
+            best = echi_greater(best, t->value);
         }
     for (;;) {
         struct owners_tried *next = NULL;
         for (int i = 0; i < count; i++)
-            if (!tried[i].played && (!next || tried[i].most > next->most)) next = &tried[i];
-        if (!next || next->most * BELOW_ALL < best) return count;
+            if (!tried[i].played && (!next || tried[i].by_links > next->by_links)) next = &tried[i];
+        if (!next || next->by_links * BELOW_ALL < best) return count;
         play(own, times, work, best / BELOW_ALL, next);
-        best = greater(best, next->value);
+        best = echi_greater(best, next->value);
     }
 }
 
@@ -170,7 +169,7 @@ static double best_shards(struct echi_plan_request *w, const struct echi_times *
     const int most = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
     const bool may = w->sync == ECHI_SYNC_BSP && w->codec == ECHI_CODEC_DENSE && w->layers.count > 0;
     const int count = may ? try_owners(own, times, work, most, floor, tried) : 0;
-    for (int i = 0; i < count; i++) best = greater(best, tried[i].value);
+    for (int i = 0; i < count; i++) best = echi_greater(best, tried[i].value);
     for (int i = 0; i < count; i++) {
         if (!(tried[i].value > 0 && tried[i].value * ECHI_CLEARLY >= best)) continue;
         w->shards = tried[i].shards;

@@ -12,8 +12,6 @@
 #define TABLE_GAINS 1.1
 #define TABLES_WORLD 64   /* of more nodes a prediction takes too long for several */
 
-static double greater(double a, double b) { return a > b ? a : b; }
-
 /* The trunk's layers, where the head is separated; else all. */
 static int travelling(const struct echi_plan_request *w, const struct echi_plan *plan) {
     return plan->separated ? w->layers.cut : w->layers.count;
@@ -50,11 +48,11 @@ static struct echi_merge_costs costs_of(const struct echi_plan_request *w, const
         if (plan->n[r] == 0 && echi_plan_shard_owned(plan, r) < 0) continue;
         const struct echi_times *t = &times[r];
         const double rate = echi_link_slower(&t->link);
-        node.message = greater(node.message, weight * t->messages / ECHI_STEP_MESSAGES);
-        node.add = greater(node.add, t->add / all);
-        node.update = greater(node.update, t->update / all);
-        node.copy = greater(node.copy, (t->exchange - t->add) / (4 * all));
-        node.byte = greater(node.byte, rate > 0 ? 1 / rate : node.copy);
+        node.message = echi_greater(node.message, weight * t->messages / ECHI_STEP_MESSAGES);
+        node.add = echi_greater(node.add, t->add / all);
+        node.update = echi_greater(node.update, t->update / all);
+        node.copy = echi_greater(node.copy, (t->exchange - t->add) / (4 * all));
+        node.byte = echi_greater(node.byte, rate > 0 ? 1 / rate : node.copy);
     }
     return echi_merge_costs_of(&node, echi_plan_workers(plan, -1), plan->shards > 0 ? plan->shards : 1, 1);
 }
@@ -96,19 +94,15 @@ static void merge(const struct echi_plan_request *w, const struct echi_times tim
 
 /* Of layers [first, last] a slice for each owner, as large as its share. False: the table has no room for them, or one gets nothing. */
 static bool add_slices(const struct echi_layers *layers, const double *share, int owners, int first, int last, struct echi_parts *parts) {
-    uint64_t params = 0, at = 0, layer_end = layers->params[first];
+    uint64_t params = 0, at = 0;
     double reached = 0;
     for (int l = first; l <= last; l++) params += layers->params[l];
     for (int k = 0; k < owners; k++) {
-        const struct echi_part *before = parts->count ? &parts->part[parts->count - 1] : NULL;
         reached += share[k] * (double)params;
         const uint64_t end = k + 1 < owners ? (uint64_t)reached : params;
         if (parts->count == ECHI_PARTS_MAX || end <= at) return false;
-        while (at >= layer_end) layer_end += layers->params[++first];
-        int until = first;
-        for (uint64_t sum = layer_end; sum < end; sum += layers->params[until]) until++;
-        parts->part[parts->count++] = (struct echi_part){.at = before ? before->at + before->count : 0, .count = (uint32_t)(end - at),
-            .first = (uint8_t)first, .last = (uint8_t)until, .codec = ECHI_CODEC_DENSE, .shard = (uint8_t)k};
+        echi_parts_add_slice(parts, layers, first, at, end - at);
+        parts->part[parts->count - 1].shard = (uint8_t)k;
         at = end;
     }
     return true;
@@ -183,7 +177,7 @@ void echi_choice_table(const struct echi_plan_request *w, const struct echi_time
         if (tries[i].weight > 0) merge(w, times, work, own, tries[i].weight);
         if (own->shards) echi_plan_deal_parts(own, times, echi_parts_before(&own->parts, travelling(w, own)));
         if (own->shards != plan->shards) continue;   /* fewer parts than owners */
-        take_faster(w, times, work, greater(of_default * TABLE_GAINS, taken->rate * ECHI_CLEARLY), plan, taken);
+        take_faster(w, times, work, echi_greater(of_default * TABLE_GAINS, taken->rate * ECHI_CLEARLY), plan, taken);
     }
     choice->table_gain = taken->rate > of_default ? taken->rate / of_default - 1 : 0;
 }

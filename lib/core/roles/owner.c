@@ -160,9 +160,9 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
     }
 }
 
-/* Does this answer wait for no place among the sends, since it stays on this node? What a codec writes has a slot, and needs one. In rounds
- * part by part the own worker gets each part as it is applied (owner_rounds.c); what it is owed besides has its turn. */
-static bool takes_no_place(const struct echi_owner *o, int rank) { return rank == o->setup->rank && !coded(o) && !o->round.by_part; }
+/* Does this answer wait for a place among the sends? One that stays on this node does not, unless a codec writes it, which needs a slot. In
+ * rounds part by part the own worker gets each part as it is applied (owner_rounds.c); what it is owed besides has its turn. */
+static bool takes_place(const struct echi_owner *o, int rank) { return rank != o->setup->rank || coded(o) || o->round.by_part; }
 
 /* Answers of the round under way go on until it is over and take no place: it may need who is owed the weights that are here. */
 static bool has_place(const struct echi_owner *o) { return o->sends - echi_rounds_open(o) < ECHI_ANSWERS; }
@@ -170,7 +170,7 @@ static bool has_place(const struct echi_owner *o) { return o->sends - echi_round
 /* Who is answered next, -1: nobody is owed an answer for which there is a place. */
 static int next_owed(const struct echi_owner *o) {
     const int self = o->setup->rank;
-    if (takes_no_place(o, self) && echi_ranks_has(&o->owed, self)) return self;
+    if (!takes_place(o, self) && echi_ranks_has(&o->owed, self)) return self;
     if (!has_place(o)) return -1;
     int next = echi_ranks_next(&o->owed, o->turn);
     if (next < 0) next = echi_ranks_next(&o->owed, 0);
@@ -195,7 +195,7 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
             if (coded(o)) encode_weights(o, r, out);
             else send_weights(o, r, out);
             if (coded(o)) to = o->encoding_for;
-            if (!takes_no_place(o, r)) o->turn = r + 1;
+            if (takes_place(o, r)) o->turn = r + 1;
         } else {
             echi_ranks_add(&o->held_back, r);
         }
