@@ -154,15 +154,18 @@ static int try_owners(struct echi_plan_request *own, const struct echi_times *ti
     }
 }
 
+struct owners_worth { double taken, best; };
+
 /* Sets how many owners share the parts, and who they are: of those that are not clearly worse than the best the fewest. What is predicted
- * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. Returns what they are worth, 0 where
- * owners were wished for, or nothing is predicted, or they are certain to be worth less than `floor`: then what is set is nothing to go
- * by. */
-static double best_shards(struct echi_plan_request *w, const struct echi_times *times, double floor, struct echi_choice_work *work) {
+ * is a round part by part. Rank 0 is one of them where it trains: then the run outlives the others. Returns what they are worth, and what
+ * the best would be; 0 where owners were wished for, or nothing is predicted, or they are certain to be worth less than `floor`: then what
+ * is set is nothing to go by. */
+static struct owners_worth best_shards(struct echi_plan_request *w, const struct echi_times *times, double floor,
+                                       struct echi_choice_work *work) {
     struct owners_tried tried[OWNERS_TRIED];
     struct echi_plan_request *own = &work->trial;
     double best = 0;
-    if (w->shards != ECHI_SHARDS_AUTO) return 0;
+    if (w->shards != ECHI_SHARDS_AUTO) return (struct owners_worth){0, 0};
     w->shards = 1;
     w->shard_of_rank0 = true;
     *own = *w;
@@ -174,9 +177,9 @@ static double best_shards(struct echi_plan_request *w, const struct echi_times *
         if (!(tried[i].value > 0 && tried[i].value * ECHI_CLEARLY >= best)) continue;
         w->shards = tried[i].shards;
         w->owners = tried[i].owners;
-        return tried[i].value;
+        return (struct owners_worth){tried[i].value, best};
     }
-    return 0;
+    return (struct owners_worth){0, 0};
 }
 
 /* What a ring of all workers makes; 0: there can be none, or it is certain to make less than `floor`. */
@@ -197,14 +200,15 @@ static double worth_of_ring(const struct echi_plan_request *w, const struct echi
  * 0.93), ResNet-18 45.9 46.4 (0.99 1.00) and 46.8 47.4 (1.02 1.03). One that was wished for is taken where it can be. Owners that were
  * wished for stay. */
 #define RING_GAINS 1.05
-#define RING_LACKS 0.97   /* of several owners' */
+#define RING_LACKS 0.97   /* of the best owners', not of the fewest that are nearly as good: what is given up for ties would add up */
 void echi_choice_exchange(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
     const bool open = w->exchange == ECHI_EXCHANGES, any = w->shards == ECHI_SHARDS_AUTO;
     const bool tries = any && (open ? w->world > 2 : w->exchange == ECHI_EXCHANGE_RING);
     const struct echi_plan_request before = *w;
     if (open || (any && !(tries && worth_of_ring(w, times, 0, work) > 0))) w->exchange = ECHI_EXCHANGE_SERVER;
     if (!(any && w->exchange == ECHI_EXCHANGE_RING)) {
-        const double server = best_shards(w, times, 0, work), enough = (w->shards > 1 ? RING_LACKS : RING_GAINS) * server;
+        const struct owners_worth server = best_shards(w, times, 0, work);
+        const double enough = w->shards > 1 ? RING_LACKS * server.best : RING_GAINS * server.taken;
         const double ring = open && tries ? worth_of_ring(&before, times, enough, work) : 0;
         if (ring > 0 && ring >= enough) w->exchange = ECHI_EXCHANGE_RING;
     }
@@ -236,7 +240,7 @@ void echi_choice_workers(struct echi_plan_request *w, const struct echi_times *t
         own->workers = k;
         own->exchange = ECHI_EXCHANGE_SERVER;
         own->shards = ECHI_SHARDS_AUTO;
-        const double value = best_shards(own, times, best / ECHI_CLEARLY, work);   /* one clearly below may beat none that is taken */
+        const double value = best_shards(own, times, best / ECHI_CLEARLY, work).taken;   /* one clearly below may beat none that is taken */
         if (!(value > best)) continue;
         best = FEWER_FURTHER * value;
         *w = *own;
