@@ -67,6 +67,9 @@ static struct echi_prediction predict(uint32_t steps) {
     return p;
 }
 
+/* Bytes of long messages over those of what they carry. */
+#define FRAMED (1 + 56 / 65536.0)
+
 static void near(double value, double expected, double part) {
     if (!(fabs(value - expected) <= part * fabs(expected))) fail_msg("%g where %g was expected", value, expected);
 }
@@ -321,7 +324,7 @@ static void sums_of_integers_are_longer(void **state) {
     plan.exchange = ECHI_EXCHANGE_RING;
     const double floats = 64 / predict(0).rate;
     plan.deterministic = 1;
-    near(64 / predict(0).rate - floats, 3, 1e-3);
+    near(64 / predict(0).rate - floats, 3 * FRAMED, 1e-3);
     plan.exchange = ECHI_EXCHANGE_SERVER;
     plan.deterministic = 0;
 }
@@ -421,10 +424,10 @@ static void the_head_is_one_for_all(void **state) {
     plan.separated = 1;
     plan.head = 4;
     times[1].link = echi_link_of(4e6);
-    near(predict(0).rate, 16 / (16 + 8 + 4.0), 1e-6);
-    /* On the head's own node nothing travels, and a step is a step. */
+    near(predict(0).rate, 16 / (16 + (8 + 4) * FRAMED), 1e-5);
+    /* On the head's own node no rows travel, and a step is a step, but for some hundred bytes that go to the owner and back. */
     plan.head = 1;
-    near(predict(0).rate, 1, 1e-6);
+    near(predict(0).rate, 1, 1e-5);
 }
 
 static void two_flights_hide_what_is_waited_for(void **state) {

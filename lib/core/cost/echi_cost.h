@@ -105,6 +105,7 @@ double echi_cost_moved(const struct echi_cost *cost, int host, bool in);
  * the rest back, and send it behind what is urgent. */
 #define ECHI_COST_BUFFER (256 * 1024)
 #define ECHI_COST_CHUNK 65536   /* bytes after which a message gives way, as those of net do */
+#define ECHI_COST_FRAME 56      /* bytes that net puts before each chunk */
 /* `bytes` with all that goes over the wire. Not queued before `not_before`. To the sender itself it takes no time: it arrives, and is
  * then sent. priority: 0 the most urgent, 65,535 the least. Messages of one priority from one host to another arrive in the order in
  * which they are queued. */

@@ -4,13 +4,13 @@
 #ifndef ECHI_PLAY_H
 #define ECHI_PLAY_H
 #include "echi_cost.h"
+#include "echi_message.h"
 #include "echi_predict.h"
 #include "echi_priority.h"
 #include "echi_task.h"
 #include "echi_timeline.h"
 
 #define ECHI_PREDICT_APPLY 0.7           /* of echi_times.exchange, an update where nobody measured one */
-#define ECHI_PREDICT_CONTROL 128         /* bytes of a message without a payload, about */
 #define ECHI_PLAY_SHAPES 64
 
 /* What a work or a message is about: in rounds by part of which shard (`owner`), worker and piece. Among whole pushes `owner` is a group, a
@@ -21,9 +21,9 @@ struct echi_play_shape {
     struct echi_work_shape step, forward, backward;
     double *until; bool *mark;        /* [units of all three] */
 };
-/* One or several parts of a shard that travel together: the first layer that it has parameters of, and its first part. Pieces are numbered
- * as forward needs them. */
-struct echi_play_piece { double params; uint16_t first, part, shard; };
+/* One or several parts of a shard that travel together: bytes of messages of its gradients and of its weights, the first layer that it has
+ * parameters of, and its first part. Pieces are numbered as forward needs them. */
+struct echi_play_piece { double params, gradients, weights; uint16_t first, part, shard; };
 
 /* Rows at the head: of which worker and which of its steps in flight. */
 struct echi_play_rows { uint16_t worker; uint8_t flight; };
@@ -41,6 +41,7 @@ struct echi_play {
     uint16_t *rank;                       /* [workers] */
     double all, head_params;              /* parameters (1 where nobody knows); those of a separated head */
     double number;                        /* bytes of one parameter's gradient on a link: --deterministic sums integers */
+    uint16_t meta[ECHI_KINDS];            /* bytes of what a message of each kind says beside its payload */
     struct echi_play_piece *piece;        /* [pieces] of what a worker pushes */
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
@@ -67,6 +68,10 @@ void *echi_play_zeroed(struct echi_play *p, size_t count, size_t size);   /* NUL
 uint64_t echi_play_cookie(struct echi_about about);
 struct echi_about echi_play_about(uint64_t cookie);
 void echi_play_send(struct echi_play *p, int from, int to, int priority, double bytes, struct echi_about about);
+/* Bytes of a message with such a payload, frames included. */
+double echi_play_bytes(const struct echi_play *p, enum echi_kind kind, double payload);
+/* So many messages without a payload, which leave as one. */
+void echi_play_words(struct echi_play *p, int from, int to, enum echi_kind kind, int count, struct echi_about about);
 void echi_play_compute(struct echi_play *p, int rank, enum echi_task_kind kind, double seconds, struct echi_about about);
 /* Seconds for so many parameters. */
 double echi_play_adding(const struct echi_play *p, int rank, double params);

@@ -83,7 +83,6 @@ void echi_pushes_push(struct echi_pushes *p, int worker, int flight, int layer);
 const struct echi_coding *echi_pushes_gradients(const struct echi_pushes *p, int worker);
 const struct echi_coding *echi_pushes_weights(const struct echi_pushes *p, int worker);
 uint32_t echi_pushes_samples(const struct echi_pushes *p, int worker);   /* of one push */
-void echi_pushes_word(struct echi_pushes *p, int from, int to, double bytes, struct echi_about about);
 void echi_pushes_count(struct echi_pushes *p, int worker);   /* a push of it is applied */
 
 /* predict_owner.c: what has happened at an owner */

@@ -44,6 +44,15 @@ void echi_play_send(struct echi_play *p, int from, int to, int priority, double 
     echi_cost_send(p->cost, from, to, priority, (uint64_t)bytes, 0, echi_play_cookie(a));
 }
 
+double echi_play_bytes(const struct echi_play *p, enum echi_kind kind, double payload) {
+    const uint64_t more = payload > ECHI_COST_CHUNK ? ((uint64_t)payload - 1) / ECHI_COST_CHUNK : 0;
+    return payload + p->meta[kind] + ECHI_COST_FRAME * (double)(1 + more);
+}
+
+void echi_play_words(struct echi_play *p, int from, int to, enum echi_kind kind, int count, struct echi_about a) {
+    echi_play_send(p, from, to, ECHI_PRIORITY_CONTROL, count * echi_play_bytes(p, kind, 0), a);
+}
+
 void echi_play_compute(struct echi_play *p, int rank, enum echi_task_kind kind, double seconds, struct echi_about a) {
     echi_cost_compute(p->cost, rank, &(struct echi_work){.seconds = seconds, .urgency = (int)kind, .cookie = echi_play_cookie(a)});
 }
@@ -169,14 +178,23 @@ static void limit_pieces(const struct echi_play *p, int end, int limit, double o
     for (int k = 0; k < p->shards; k++) out_most[k] = count[k] > each ? out_most[k] / each : 0;
 }
 
+/* With this piece a part of so many parameters. */
+static void travels(const struct echi_play *p, struct echi_play_piece *piece, double params) {
+    const bool rings = echi_plan_rings(p->plan);
+    piece->params += params;
+    piece->gradients += echi_play_bytes(p, rings ? ECHI_KIND_RING_SUM : ECHI_KIND_PUSH, p->number * params);
+    piece->weights += echi_play_bytes(p, rings ? ECHI_KIND_RING_WEIGHTS : ECHI_KIND_WEIGHTS, 4 * params);
+}
+
 /* Without a table of parts the trunk is one, and the head. */
 static bool make_pieces_of_load(struct echi_play *p) {
     const bool two = !p->plan->separated && p->load->head > 0 && p->load->trunk > 0;
     const double trunk = p->load->trunk / 4.0, head = p->load->head / 4.0;
     p->piece = echi_play_zeroed(p, 2, sizeof *p->piece);
     if (!p->piece) return false;
-    p->piece[0].params = trunk + head > 0 ? trunk + (two || p->plan->separated ? 0 : head) : p->all;
-    p->piece[1] = (struct echi_play_piece){.params = head, .first = (uint16_t)trunk_layers(p), .part = 1};
+    p->piece[1] = (struct echi_play_piece){.first = (uint16_t)trunk_layers(p), .part = 1};
+    travels(p, &p->piece[0], trunk + head > 0 ? trunk + (two || p->plan->separated ? 0 : head) : p->all);
+    travels(p, &p->piece[1], head);
     p->pieces = 1 + two;
     return true;
 }
@@ -198,7 +216,7 @@ static bool make_pieces(struct echi_play *p, int limit) {
             open[k] = &p->piece[p->pieces++];
             *open[k] = (struct echi_play_piece){.shard = (uint16_t)k, .first = (uint16_t)layer, .part = (uint16_t)i};
         }
-        open[k]->params += part->count;
+        travels(p, open[k], part->count);
     }
     return true;
 }
@@ -314,6 +332,7 @@ bool echi_play_set_up(struct echi_play *p, int limit) {
     p->layers = trunk_layers(p) + (plan->separated ? 0 : head_layers(p));
     if (p->layers > ECHI_UNITS_MAX) return false;
     p->number = plan->deterministic ? sizeof(int64_t) : sizeof(float);
+    for (int kind = 0; kind < ECHI_KINDS; kind++) p->meta[kind] = (uint16_t)echi_kind_meta_usual(kind);
     count_parameters(p);
     p->rank = echi_play_zeroed(p, (size_t)p->workers, sizeof *p->rank);
     p->of = echi_play_zeroed(p, (size_t)p->workers, sizeof *p->of);

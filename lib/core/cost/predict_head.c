@@ -84,7 +84,8 @@ void echi_play_head_marked(struct echi_play *p) {
         const struct echi_play_rows r = p->head.visiting[i];
         const int rank = p->rank[r.worker];
         p->head.answering[r.worker] = true;
-        echi_play_send(p, p->plan->head, rank, ECHI_PRIORITY_ANSWER, (double)p->plan->n[rank] * p->load->row_grad,
+        echi_play_send(p, p->plan->head, rank, ECHI_PRIORITY_ANSWER,
+                       echi_play_bytes(p, ECHI_KIND_ACT_GRAD, (double)p->plan->n[rank] * p->load->row_grad),
                        (struct echi_about){ECHI_PLAY_ANSWER, r.flight, r.worker, 0});
     }
 }

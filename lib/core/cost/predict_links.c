@@ -10,28 +10,28 @@
 struct way { double gradients, weights; };
 
 /* From each worker to the owner, and back to it. */
-static void count_server(const struct echi_play *p, struct way *out, struct way *in, int owner, double params) {
+static void count_server(const struct echi_play *p, struct way *out, struct way *in, int owner, const struct echi_play_piece *piece) {
     for (int w = 0; w < p->workers; w++) {
         const int rank = p->rank[w];
         if (rank == owner) continue;
-        out[rank].gradients += p->number * params;
-        in[owner].gradients += p->number * params;
-        out[owner].weights += 4 * params;
-        in[rank].weights += 4 * params;
+        out[rank].gradients += piece->gradients;
+        in[owner].gradients += piece->gradients;
+        out[owner].weights += piece->weights;
+        in[rank].weights += piece->weights;
     }
 }
 
 /* Sums go from worker to worker and end at the owner, where weights begin. */
-static void count_ring(const struct echi_play *p, struct way *out, struct way *in, int owner, double params) {
+static void count_ring(const struct echi_play *p, struct way *out, struct way *in, int owner, const struct echi_play_piece *piece) {
     for (int w = 0; w < p->workers; w++) {
         const int rank = p->rank[w], next = p->rank[echi_play_next(p, w)];
         if (rank != owner) {
-            out[rank].gradients += p->number * params;
-            in[next].gradients += p->number * params;
+            out[rank].gradients += piece->gradients;
+            in[next].gradients += piece->gradients;
         }
         if (next != owner) {
-            out[rank].weights += 4 * params;
-            in[next].weights += 4 * params;
+            out[rank].weights += piece->weights;
+            in[next].weights += piece->weights;
         }
     }
 }
@@ -44,7 +44,7 @@ struct echi_round_links echi_play_round_links(struct echi_play *p) {
     if (!out) return most;
     for (int i = 0; i < p->pieces; i++) {
         const int owner = echi_plan_shard_owner(p->plan, 0, p->piece[i].shard);
-        (rings ? count_ring : count_server)(p, out, in, owner, p->piece[i].params);
+        (rings ? count_ring : count_server)(p, out, in, owner, &p->piece[i]);
     }
     for (int i = 0; i < 2 * world; i++) {
         const double rate = echi_play_link(p, i % world, i >= world), ns = rate > 0 ? 1e9 / rate : 0;

@@ -36,7 +36,8 @@ static void send_weights(struct echi_pushes *p, int w) {
     k->leaving += p->answer_pieces;
     for (int i = 0; i < p->answer_pieces; i++)
         echi_play_send(&p->b, a->owner, p->b.rank[w], echi_part_priority(ECHI_KIND_WEIGHTS, 0),
-                       4.0 * (p->coded ? p->pushed : p->b.piece[i].params) * echi_pushes_weights(p, w)->part,
+                       p->coded ? echi_play_bytes(&p->b, ECHI_KIND_WEIGHTS, 4 * p->pushed * echi_pushes_weights(p, w)->part)
+                                : p->b.piece[i].weights,
                        (struct echi_about){ECHI_PLAY_WEIGHTS, 0, w, i});
 }
 
@@ -128,7 +129,8 @@ static void send_states(struct echi_pushes *p, int g) {
         a->due[h] = false;
         a->carried[h] = a->sent;
         a->carried_version[h] = a->version;
-        echi_play_send(&p->b, a->owner, p->group[h].owner, ECHI_PRIORITY_STATES, 4.0 * p->pushed * p->states.part,
+        echi_play_send(&p->b, a->owner, p->group[h].owner, ECHI_PRIORITY_STATES,
+                       echi_play_bytes(&p->b, ECHI_KIND_STATE, 4.0 * p->pushed * p->states.part),
                        (struct echi_about){ECHI_PLAY_STATE, g, h, 0});
     }
 }
@@ -165,7 +167,7 @@ static void take_state(struct echi_pushes *p, int from, int to) {
     struct echi_push_group *a = &p->group[from];
     p->group[to].peer[from] = a->there[to] = a->carried[to];
     a->carried[to] = 0;
-    echi_pushes_word(p, p->group[to].owner, a->owner, ECHI_PREDICT_CONTROL, (struct echi_about){ECHI_PLAY_ACK, from, to, 0});
+    echi_play_words(&p->b, p->group[to].owner, a->owner, ECHI_KIND_STATE_ACK, 1, (struct echi_about){ECHI_PLAY_ACK, from, to, 0});
     send_states(p, from);
     echi_owner_goes_on(p, to);
 }
@@ -271,7 +273,7 @@ static void push_applied(struct echi_pushes *p, int g, int w, int flight) {
     a->since_send++;
     echi_pushes_count(p, w);
     if (k->applied == a->least + 1 && --a->at_least == 0) recount(p, g);
-    echi_pushes_word(p, a->owner, 0, ECHI_PREDICT_CONTROL, (struct echi_about){ECHI_PLAY_APPLIED, k->flight[flight].more, w, 0});
+    echi_play_words(&p->b, a->owner, 0, ECHI_KIND_APPLIED, 1, (struct echi_about){ECHI_PLAY_APPLIED, k->flight[flight].more, w, 0});
     owe(p, w);
 }
 
@@ -284,7 +286,7 @@ static void round_applied(struct echi_pushes *p, int g) {
         owe(p, a->member[i]);
     }
     p->all = a->weights;
-    echi_pushes_word(p, a->owner, 0, ECHI_PREDICT_CONTROL * a->workers, (struct echi_about){ECHI_PLAY_APPLIED, 1, 0, 0});
+    echi_play_words(&p->b, a->owner, 0, ECHI_KIND_APPLIED, a->workers, (struct echi_about){ECHI_PLAY_APPLIED, 1, 0, 0});
 }
 
 void echi_owner_computed(struct echi_pushes *p, struct echi_about about) {

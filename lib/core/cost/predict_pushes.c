@@ -39,10 +39,6 @@ uint32_t echi_pushes_samples(const struct echi_pushes *p, int w) {
     return p->policy->local ? plan->n[p->b.rank[w]] * plan->inner[p->b.rank[w]] : plan->n[p->b.rank[w]];
 }
 
-void echi_pushes_word(struct echi_pushes *p, int from, int to, double bytes, struct echi_about about) {
-    echi_play_send(&p->b, from, to, ECHI_PRIORITY_CONTROL, bytes, about);
-}
-
 /* ---- worker ---- */
 
 static struct echi_push_flight *oldest(struct echi_push_worker *k, int flights, enum echi_push_phase phase) {
@@ -89,12 +85,17 @@ static void begin(struct echi_pushes *p, int w) {
     compute(p, w, s, separated ? ECHI_PLAY_FORWARD : ECHI_PLAY_STEP, separated ? echi_times_forward(t, n) : echi_times_whole(t, n));
 }
 
+static double gradients_travel(const struct echi_pushes *p, int w, const struct echi_play_piece *piece) {
+    if (!p->coded) return piece->gradients;
+    return echi_play_bytes(&p->b, ECHI_KIND_PUSH, 4 * piece->params * echi_pushes_gradients(p, w)->part);
+}
+
 void echi_pushes_push(struct echi_pushes *p, int w, int flight, int layer) {
     struct echi_push_flight *s = &p->worker[w].flight[flight];
-    const double part = echi_pushes_gradients(p, w)->part;
     for (; s->unpushed > 0 && p->b.piece[s->unpushed - 1].first >= layer; s->unpushed--, s->leaving++)
         echi_play_send(&p->b, p->b.rank[w], owner_of(p, w), echi_part_priority(ECHI_KIND_PUSH, 0),
-                       4.0 * p->b.piece[s->unpushed - 1].params * part, (struct echi_about){ECHI_PLAY_PUSH, flight, w, s->unpushed - 1});
+                       gradients_travel(p, w, &p->b.piece[s->unpushed - 1]),
+                       (struct echi_about){ECHI_PLAY_PUSH, flight, w, s->unpushed - 1});
 }
 
 /* The unit of a shape is the last of a layer whose gradients are told of. */
@@ -108,7 +109,8 @@ static void rows_leave(struct echi_pushes *p, int w, int flight) {
     const int rank = p->b.rank[w];
     k->flight[flight].leaving++;
     enter(k, &k->flight[flight], ECHI_PUSH_AT_HEAD);
-    echi_play_send(&p->b, rank, p->b.plan->head, ECHI_PRIORITY_ROWS, (double)p->b.plan->n[rank] * p->b.load->row,
+    echi_play_send(&p->b, rank, p->b.plan->head, ECHI_PRIORITY_ROWS,
+                   echi_play_bytes(&p->b, ECHI_KIND_ACT, (double)p->b.plan->n[rank] * p->b.load->row),
                    (struct echi_about){ECHI_PLAY_ROWS, flight, w, 0});
     begin(p, w);
 }
@@ -169,7 +171,7 @@ static void weights_in(struct echi_pushes *p, int w) {
 
 static void deal(struct echi_pushes *p, int w) {
     p->worker[w].dealt++;
-    echi_pushes_word(p, 0, p->b.rank[w], ECHI_PREDICT_CONTROL, (struct echi_about){ECHI_PLAY_LEASE, 0, w, 0});
+    echi_play_words(&p->b, 0, p->b.rank[w], ECHI_KIND_LEASE, 1, (struct echi_about){ECHI_PLAY_LEASE, 0, w, 0});
 }
 
 /* A push is in: its worker is dealt another lease, and one more ahead if it had none left (ledger.c, deal_further_ahead). Rounds are dealt

@@ -45,6 +45,7 @@ struct shard {
     int pieces; uint16_t *piece;
     bool busy;
     int covered, applied;                 /* pieces that all pushes are here of, and no task has; that are applied in this round */
+    int told;                             /* in a ring: of this round the other workers' steps that it knows of */
     int lacking, trickles, turn, next;    /* weights to be sent of this round; those that have not left; to this worker; none before this */
 };
 struct play {
@@ -98,7 +99,7 @@ static void weights_in(struct play *p, int w, int piece) {
 static void send_sum(struct play *p, int w, int piece) {
     const int next = echi_play_next(&p->b, w);
     echi_play_send(&p->b, p->worker[w].rank, p->worker[next].rank, echi_part_priority(ECHI_KIND_RING_SUM, p->b.piece[piece].part),
-                   p->b.number * p->b.piece[piece].params, (struct echi_about){ECHI_PLAY_SUM, p->b.piece[piece].shard, next, piece});
+                   p->b.piece[piece].gradients, (struct echi_about){ECHI_PLAY_SUM, p->b.piece[piece].shard, next, piece});
 }
 
 static void add_to_sum(struct play *p, int w, int piece) {
@@ -119,7 +120,7 @@ static void hand_on(struct play *p, struct echi_about a) {
     const int next = echi_play_next(&p->b, a.worker);
     if (!p->rings || a.worker == p->shard[a.owner].own || next == p->shard[a.owner].own) return;
     echi_play_send(&p->b, p->worker[a.worker].rank, p->worker[next].rank,
-                   echi_part_priority(ECHI_KIND_RING_WEIGHTS, p->b.piece[a.piece].part), 4.0 * p->b.piece[a.piece].params,
+                   echi_part_priority(ECHI_KIND_RING_WEIGHTS, p->b.piece[a.piece].part), p->b.piece[a.piece].weights,
                    (struct echi_about){ECHI_PLAY_HANDED, a.owner, next, a.piece});
 }
 
@@ -130,7 +131,7 @@ static void gradients(struct play *p, int w, int layer) {
         const struct echi_play_piece *piece = &p->b.piece[k->unpushed - 1];
         if (p->rings && w != p->shard[piece->shard].own) ring_gradient(p, w, k->unpushed - 1);
         else echi_play_send(&p->b, k->rank, p->shard[piece->shard].owner, echi_part_priority(ECHI_KIND_PUSH, piece->part),
-                            p->b.number * piece->params, (struct echi_about){ECHI_PLAY_PUSH, piece->shard, w, k->unpushed - 1});
+                            piece->gradients, (struct echi_about){ECHI_PLAY_PUSH, piece->shard, w, k->unpushed - 1});
     }
 }
 
@@ -161,8 +162,17 @@ static bool to_the_end(struct play *p, int w) {
     return false;
 }
 
+/* In a ring each other owner is told of the step. Each is a message of its own here as well: of 16 hosts they take 1.5 % of a round. */
+static void tell_step(struct play *p, int w) {
+    for (int k = 0; p->rings && k < p->b.shards; k++)
+        if (p->shard[k].own != w)
+            echi_play_words(&p->b, p->worker[w].rank, p->shard[k].owner, ECHI_KIND_RING_LEASE, 1,
+                            (struct echi_about){ECHI_PLAY_TOLD, k, w, 0});
+}
+
 static void step_done(struct play *p, int w) {
     gradients(p, w, 0);
+    tell_step(p, w);
     p->worker[w].busy = false;
     go_on(p, w);
 }
@@ -175,8 +185,8 @@ static void send_piece(struct play *p, struct shard *s, int w, int i) {
     p->piece[i].lacking--;
     s->lacking--;
     s->trickles += w != s->own;
-    echi_play_send(&p->b, s->owner, p->worker[w].rank, echi_part_priority(ECHI_KIND_WEIGHTS, piece->part), 4.0 * piece->params,
-         (struct echi_about){ECHI_PLAY_WEIGHTS, piece->shard, w, i});
+    echi_play_send(&p->b, s->owner, p->worker[w].rank, echi_part_priority(ECHI_KIND_WEIGHTS, piece->part), piece->weights,
+                   (struct echi_about){ECHI_PLAY_WEIGHTS, piece->shard, w, i});
 }
 
 /* Does an owner send this worker weights itself? */
@@ -231,11 +241,22 @@ static void apply_piece(struct play *p, int k) {
                       (struct echi_about){ECHI_PLAY_APPLY, k, 0, i});
 }
 
+/* In a ring, whose owners all train, the last piece of a round waits until its owner knows of all steps: see echi_ring_holds_back. */
+static bool holds_back(const struct play *p, const struct shard *s) {
+    const int left = s->pieces - (s->applied < s->pieces ? s->applied : 0);
+    return p->rings && left == 1 && s->told < p->b.workers - 1;
+}
+
 /* After each event. No piece of a round is applied before all weights of the one before were sent. */
 static void pump(struct play *p, int k) {
     struct shard *s = &p->shard[k];
     answer(p, s);
-    if (!s->busy && s->covered > 0 && (s->applied < s->pieces || s->lacking == 0)) apply_piece(p, k);
+    if (!s->busy && s->covered > 0 && (s->applied < s->pieces || s->lacking == 0) && !holds_back(p, s)) apply_piece(p, k);
+}
+
+static void told(struct play *p, int k) {
+    p->shard[k].told++;
+    pump(p, k);
 }
 
 static void push_in(struct play *p, struct echi_about a) {
@@ -251,8 +272,8 @@ static void sum_in(struct play *p, struct echi_about a) {
 
 /* A round is over here, and with the last shard everywhere. Its pushes' words to the coordinator leave together. */
 static void end_round(struct play *p, int k) {
-    echi_play_send(&p->b, p->shard[k].owner, 0, ECHI_PRIORITY_CONTROL, ECHI_PREDICT_CONTROL * p->b.workers,
-                   (struct echi_about){ECHI_PLAY_APPLIED, k, 0, 0});
+    p->shard[k].told = 0;
+    echi_play_words(&p->b, p->shard[k].owner, 0, ECHI_KIND_APPLIED, p->b.workers, (struct echi_about){ECHI_PLAY_APPLIED, k, 0, 0});
     if (++p->ended < p->b.shards) return;
     p->ended = 0;
     p->rounds++;
@@ -285,8 +306,7 @@ static void word_in(struct play *p) {
     if (++p->words < p->b.shards) return;
     p->words = 0;
     for (int w = 0; w < p->b.workers; w++)
-        echi_play_send(&p->b, 0, p->worker[w].rank, ECHI_PRIORITY_CONTROL, ECHI_PREDICT_CONTROL,
-                       (struct echi_about){ECHI_PLAY_LEASE, 0, w, 0});
+        echi_play_words(&p->b, 0, p->worker[w].rank, ECHI_KIND_LEASE, 1, (struct echi_about){ECHI_PLAY_LEASE, 0, w, 0});
 }
 
 /* ---- the play ---- */
@@ -295,6 +315,7 @@ static void arrived(struct play *p, struct echi_about a) {
     switch (a.what) {
     case ECHI_PLAY_PUSH: return push_in(p, a);
     case ECHI_PLAY_SUM: return sum_in(p, a);
+    case ECHI_PLAY_TOLD: return told(p, a.owner);
     case ECHI_PLAY_HANDED:
     case ECHI_PLAY_WEIGHTS:
         hand_on(p, a);
@@ -315,8 +336,9 @@ static void done(struct play *p, struct echi_about a) {
     case ECHI_PLAY_BACKWARD: return step_done(p, a.worker);
     case ECHI_PLAY_FORWARD:
         if (!to_the_end(p, a.worker)) return;
-        return echi_play_send(&p->b, rank, p->b.plan->head, ECHI_PRIORITY_ROWS, (double)p->b.plan->n[rank] * p->b.load->row,
-                    (struct echi_about){ECHI_PLAY_ROWS, 0, a.worker, 0});
+        return echi_play_send(&p->b, rank, p->b.plan->head, ECHI_PRIORITY_ROWS,
+                              echi_play_bytes(&p->b, ECHI_KIND_ACT, (double)p->b.plan->n[rank] * p->b.load->row),
+                              (struct echi_about){ECHI_PLAY_ROWS, 0, a.worker, 0});
     case ECHI_PLAY_APPLY: return applied(p, a);
     case ECHI_PLAY_ADD: return send_sum(p, a.worker, a.piece);
     case ECHI_PLAY_HEAD:
@@ -402,7 +424,8 @@ static bool set_up(struct play *p, int limit) {
 
 /* Rounds that are counted, at most. */
 static uint32_t rounds_of(const struct play *p, uint32_t steps, bool random) {
-    const uint32_t messages = (uint32_t)(p->b.workers * (2 * p->b.pieces + 1) + p->b.shards), affordable = MESSAGES_MAX / messages;
+    const int words = p->b.shards + p->b.workers * (p->rings ? p->b.shards : 1);
+    const uint32_t affordable = MESSAGES_MAX / (uint32_t)(p->b.workers * 2 * p->b.pieces + words);
     if (steps) return steps;
     if (!random) return COUNTED_EXACT;
     bool quota = false;   /* short rounds: as many as fill several periods */

@@ -336,9 +336,10 @@ ech_status echi_plan_choose(const struct echi_plan_request *request, const struc
     if (status != ECH_OK) return status;
     if (!w->choose) try_without_thin(w, times, work, plan, out);
     leave_out(w, times, work, w->choose, plan, out);
-    if (w->choose && w->world > 1) try_in_step(request, times, work, plan, out, text, cap);
-    else compare_with_one_node(request, times, work, plan, out);
+    const bool any = w->choose && w->world > 1;
+    if (any) try_in_step(request, times, work, plan, out, text, cap);
     echi_choice_table(w, times, work, plan, out);
+    if (!any) compare_with_one_node(request, times, work, plan, out);
     compare_with_one_owner(request, times, work, plan, out);
     return ECH_OK;
 }

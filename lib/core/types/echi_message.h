@@ -78,6 +78,8 @@ int echi_kind_names(int kind);
 bool echi_msg_of_shard(const struct echi_msg *m, const struct echi_plan *plan);   /* PARAMS: is it one of an owner's parts alone? */
 /* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
 uint32_t echi_kind_meta_cap(int kind, int world);
+/* And mostly: of a lease of all shards, without marks, text and body. */
+uint32_t echi_kind_meta_usual(int kind);
 
 enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
 /* members.c: does the plan place this role on `rank`? */

@@ -205,6 +205,11 @@ uint32_t echi_kind_meta_cap(int kind, int world) {
     return (uint32_t)echi_msg_encode(&most, bytes, sizeof bytes) + marks + body;
 }
 
+uint32_t echi_kind_meta_usual(int kind) {
+    uint8_t bytes[ECHI_MSG_MAX];
+    return (uint32_t)echi_msg_encode(&(struct echi_msg){.kind = (uint8_t)kind}, bytes, sizeof bytes);
+}
+
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *m) {
     memset(m, 0, sizeof *m);
     if (kind < 0 || kind >= ECHI_KINDS) return false;

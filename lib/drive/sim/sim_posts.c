@@ -9,6 +9,7 @@
 #include <string.h>
 
 _Static_assert(ECHI_COST_CHUNK == ECHI_NET_CHUNK, "the engine's messages give way where those of net do");
+_Static_assert(ECHI_COST_FRAME == ECHI_FRAME_HEADER, "predictions count the bytes of frames as net sends them");
 
 #define ROOM_AT_FIRST 1024
 #define RANK_BITS 10
