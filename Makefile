@@ -152,6 +152,10 @@ $(foreach i,avx2 avx512,$(eval ISA_FLAGS_$i   := $(ISA_WITH_$i) $(ISA_HALF_$i) -
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,\
             $(filter-out $(if $(filter %x4 %2x2,$i),%/isa_winograd.c,%/isa_packed.c),$(ISA_SRC))))
+# What cannot include ops/echi_real.h is the same in double: its objects are those of the build that is named as ALIKE, and there already.
+ifneq ($(ALIKE),)
+OBJ  := $(foreach o,$(OBJ),$(if $(filter $(addprefix $(B)/,port/% hal/% net/% lib/core/%),$o),$(o:$(B)/%=$(ALIKE)/%),$o))
+endif
 # Products of bf16 numbers, used where the processor has them: never called elsewhere.
 $(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
 ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
@@ -342,8 +346,8 @@ $(B)/test/cluster/test_replay_shares: private LDFLAGS += -Wl,--wrap=echi_exec_ru
 # It takes places away, to see a simulated cluster get stuck.
 $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
-$(DOUBLE_TEST): FORCE | $(B)/test-needs
-	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
+$(DOUBLE_TEST): FORCE | $(B)/test-needs $(LIB)
+	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double ALIKE=$(B) $@
 $(BENCHES) $(GRADIENTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
@@ -351,8 +355,8 @@ $(BENCHES) $(GRADIENTS): %: %.o $(LIB)
 $(ON_CARD) $(B)/test/bench/bench_gpu_texts: $(B)/test/ops/card.o
 $(ON_CARD).o: | $(B)/test-needs
 
-$(B)/double/test/pytorch/gradients: FORCE
-	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
+$(B)/double/test/pytorch/gradients: FORCE | $(LIB)
+	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double ALIKE=$(B) $@
 
 # Programs of test/faults: calls of the C library are led through inject.c, which can make them fail.
 FAULTS := $(filter $(B)/test/faults/%,$(TESTS))
