@@ -244,8 +244,8 @@ $(B)/%.o: %.c $(B)/flags
 	@$(if $(Q),echo '  CC    $<')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter $@,$(OBJ)),$(STACK_WARN)) $(call inc,$<) -MMD -MP -c -o $@ $<
 # Unrolled kernels parse nothing, and clang takes minutes to watch all of their steps, as gcc does for more than their addresses.
-# Beyond 300 accesses in a function what looks at an address is called instead of written out: a third of the time to compile with gcc, three
-# quarters with clang, which does so by itself beyond 7,000.
+# Beyond 300 accesses in a function what looks at an address is called instead of written out: a third of the time to compile with gcc,
+# three quarters with clang, which does so by itself beyond 7,000.
 # clang fuses a product and its sum where both lie in one basic block, which the checks of addresses end here and there: it fuses none.
 KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstring undefined,$(SAN)),-fno-sanitize=undefined) \
     $(if $(findstring address,$(SAN)),\
@@ -268,8 +268,9 @@ endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
 # The GPUs' kernels are one text, which goes into the archive: every #include "..." in its place, each line a string of C.
-GPU_TEXT := $(B)/ops/gpu/kernels.inc
-$(GPU_TEXT): $(wildcard ops/gpu/*.cl ops/gpu/*.h)
+GPU_TEXT  := $(B)/ops/gpu/kernels.inc
+GPU_TEXTS := $(wildcard ops/gpu/*.cl ops/gpu/*.h)
+$(GPU_TEXT): $(GPU_TEXTS)
 	@mkdir -p $(@D)
 	$(Q)awk 'function put(name, line) { while ((getline line < ("ops/gpu/" name)) > 0) \
 	    if (split(line, part, "\"") == 3 && part[1] == "#include ") put(part[2]); else print line; \
@@ -372,28 +373,33 @@ $(FUZZ): $(FUZZ_OBJ) $(LIB)
 
 # A CUDA driver and an NVRTC without a card behind them, of kernels compiled for the host: test/fake. Their tests do without where there
 # is no C++ compiler for this processor.
+# They do not depend on how the rest is compiled: all kinds of builds for a machine have copies of one.
 CXX_HERE := $(CROSS_COMPILE)g++
+FAKES    := build/fake$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 FAKE     := $(if $(and $(CUDA_TEXTS),$(filter x86_64-% aarch64-%,$(MACHINE)),$(shell command -v $(CXX_HERE))),\
-                 $(addprefix $(B)/test/fake/,libcuda.so.1 libnvrtc.so.13))
+                 $(addprefix $(B)/test/fake/,libcuda.so.1 libnvrtc.so.13 names.inc))
 CXXFLAGS_FAKE := -std=c++14 -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wno-unknown-pragmas -Wno-misleading-indentation \
-                 $(if $(WERROR),-Werror) -Iops/gpu -I$(B)/test/fake
-$(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
+                 $(if $(WERROR),-Werror) -Iops/gpu -I$(FAKES)
+$(FAKES)/names.inc: test/fake/host_cuda.h $(GPU_TEXTS)
 	@mkdir -p $(@D)
 	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | \
 	    sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
 # The texts that only cards have run in it as in test_gpu_texts.
-$(B)/test/fake/%.o: test/ops/%.c $(addprefix test/ops/,simt.h simt_run.h switch.h texts.h) \
+$(FAKES)/%.o: test/ops/%.c $(addprefix test/ops/,simt.h simt_run.h switch.h texts.h) \
                     $(wildcard ops/gpu/*.cu ops/gpu/*.cuh ops/gpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CROSS_COMPILE)gcc -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Iops -Iops/gpu -c -o $@ $<
-$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h \
-                             $(B)/test/fake/names.inc $(addprefix $(B)/test/fake/,simt.o switch.o texts.o)
+$(FAKES)/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h \
+                             $(FAKES)/names.inc $(addprefix $(FAKES)/,simt.o switch.o texts.o)
 	@$(if $(Q),echo '  FAKE  $@')
 	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp %.o,$^)
-$(B)/test/fake/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h
+$(FAKES)/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  FAKE  $@')
 	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $<
+$(FAKE): $(B)/test/fake/%: $(FAKES)/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 $(TESTS): | $(FAKE)
 
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
