@@ -416,7 +416,13 @@ SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="
 LONGEST := $(FUZZ_TEST) $(filter %/test_parity %/test_seeds %/test_faults_memory %/test_sched_roles %/test_predict_sim %/test_faults_os \
                             %/test_threads %/test_net_faults %/test_exact %/test_sim %/test_placement %/test_data_cifar %/test_device \
                             %/test_matrix %/test_world,$(TESTS))
-tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
+# With a sanitizer nobody runs benches: all that is to be had of them is a compiler's warnings.
+UNTESTED := $(BENCHES) $(GRADIENTS) $(ON_CARD)
+tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(if $(SAN),$(UNTESTED:=.seen),$(UNTESTED))
+$(B)/%.seen: %.c $(B)/flags
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  SEE   $<')
+	$(Q)$(CC) $(ALL_CFLAGS) $(call inc,$<) -MMD -MP -MF $@.d -MT $@ -fsyntax-only $< && : > $@
 RUN_TESTS = $(SCRIPT_ENV) TEST_IDLE="$(TEST_IDLE)" TEST_CPU="$(TEST_CPU)" ONLY="$(ONLY)" $(BASH) test/run.sh
 test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ_TEST) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
@@ -485,4 +491,4 @@ clean:
 	rm -rf build
 
 -include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(ON_CARD:=.d) \
-         $(B)/test/outside/whole.d $(B)/test/faults/inject.d
+         $(if $(SAN),$(UNTESTED:=.seen.d)) $(B)/test/outside/whole.d $(B)/test/faults/inject.d
