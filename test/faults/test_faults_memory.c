@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "unit/test_data_files.h"
@@ -348,6 +349,11 @@ static void each_allocation(void **state) {
 }
 
 static int setup(void **state) {
+#ifdef __GLIBC__
+    /* What is freed stays with the process: half of the time went into pages that the kernel took back, and cleared for the next run. */
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+#endif
     if (nodes_setup(state) != 0 || make_folder(state) != 0) return -1;
     struct file files[FILES];
     make_files(files);
