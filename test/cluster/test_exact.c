@@ -395,7 +395,7 @@ static void ends_alike(const char *text, int n_shapes) {
     train(&one, start, alone, NULL);
     trained_as_written(start);
     assert_true(apart(alone, start) > 0.01);   /* it went somewhere */
-    for (int i = 0; i < n_shapes; i += test_part() > 1 ? 3 : 1) {
+    for (int i = 0; i < n_shapes; i += test_few() ? 3 : 1) {
         if (!is_possible(&shapes[i])) continue;
         train(&shapes[i], start, end, NULL);
         const double d = apart(alone, end);
@@ -450,7 +450,7 @@ static void sums_alike(const char *text, int n_shapes) {
     run.weights = room(ROUNDS * run.params);
     run.restart = true;
     run.start_from = weights;
-    for (int i = 0; i < n_shapes; i += test_part() > 1 ? 3 : 1) {
+    for (int i = 0; i < n_shapes; i += test_few() ? 3 : 1) {
         double most = 0;
         if (!is_possible(&shapes[i])) continue;
         memset(run.gradient, 0, ROUNDS * run.params * sizeof *run.gradient);
@@ -521,7 +521,7 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
     run.restart = false;
     train(&one, start, alone, &first);
     assert_true(apart(alone, start) > 0.01 && first.train_loss > 0);
-    for (int i = 0; i < n_shapes; i += test_part() > 1 ? 3 : 1) {
+    for (int i = 0; i < n_shapes; i += test_few() ? 3 : 1) {
         run.plain = i % 2 == 0;
         train(&shapes[i], start, end, &other);
         if (memcmp(alone, end, run.params * sizeof *end)) fail_msg("%s: not the same bits, %.2g apart", shapes[i].name, apart(alone, end));

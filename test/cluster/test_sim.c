@@ -254,7 +254,7 @@ static void one_worker_is_a_live_one(void **state) {
     (void)state;
     static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
     model = large;
-    for (int i = 0; i < 8; i += test_part() > 1 ? 3 : 1) {
+    for (int i = 0; i < 8; i += test_few() ? 3 : 1) {
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         struct echi_plan p;
         plain_plan(&p, 2, sync[i % 4]);

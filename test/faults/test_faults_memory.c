@@ -291,7 +291,7 @@ static int choose(const struct act *act, long count, long chosen[N_MAX]) {
         bool fresh = caller != NULL;
         for (int s = 0; s < n_seen; s++) fresh = fresh && seen[s] != caller;
         if (fresh) seen[n_seen++] = caller;
-        if (fresh || all_of_them() || (i - 1) % (act->stride * (long)test_part()) == 0) chosen[n++] = i;
+        if (fresh || all_of_them() || (i - 1) % (act->stride * (long)test_part()) == act->stride * (long)test_turn()) chosen[n++] = i;
     }
     return n;
 }

@@ -96,7 +96,7 @@ static void each_refusal(void **state) {
     int tried[INJECT_CALLS] = {0};
     for (int i = 0; i < REFUSALS; i++)
         for (int session = 0; session < 2; session++) {
-            const long later = THREADS_WATCHED ? 25 : test_part() > 1 ? 5 : 1;   /* a part of those that are alike, behind the first */
+            const long later = THREADS_WATCHED ? 25 : test_few() ? 5 : 1;   /* a part of those that are alike, behind the first */
             for (long n = 1; n < 40 && refuse_once(&refusals[i], session ? session_main : node_main, n); n += n > 4 ? later : 1)
                 tried[refusals[i].call]++;
         }

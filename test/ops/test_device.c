@@ -316,7 +316,7 @@ static void test_texts_of_cards(void **state) {
         {90, ECHI_KERNELS_TF32_FAST, "fc cuda wgmma tf32"}, {90, ECHI_KERNELS_BF16_FAST, "fc cuda wgmma bf16"},
         {75, ECHI_KERNELS_TF32_FAST, "fc cuda"}, {75, ECHI_KERNELS_FAST, "fc cuda"}};
     const struct fake_cuda as_it_was = *fake;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += test_part() > 1 ? 3 : 1) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += test_few() ? 3 : 1) {
         struct ech_error err = {.text = ""};
         fake->capability = cases[i].capability;
         fake->shared = 227;
@@ -387,7 +387,7 @@ static void test_what_is_done_without(void **state) {
         {80, 0, "relu_forward", ECHI_KERNELS_FAST, ECH_E_UNSUPPORTED, "", ""},
         {75, CUDA_ERROR_LAUNCH_FAILED, "fc_forward", ECHI_KERNELS_FAST, ECH_E_DEVICE_LOST, "", ""}};
     const struct fake_cuda as_it_was = *fake;
-    for (size_t i = test_part() > 1; i < sizeof cases / sizeof cases[0]; i += test_part() > 1 ? 2 : 1) {
+    for (size_t i = test_few(); i < sizeof cases / sizeof cases[0]; i += test_few() ? 2 : 1) {
         struct ech_error err = {.text = ""};
         struct echi_device *device = NULL;
         char from[300];

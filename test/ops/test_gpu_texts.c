@@ -260,7 +260,7 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
 #define TEST(name, op, precision, major)              \
     static void name(void **state) {                  \
         (void)state;                                  \
-        for (uint32_t seed = 1; seed <= 16; seed += (test_part() + 3) / 4) \
+        for (uint32_t seed = 1; seed <= 16; seed += (test_part_by_kinds() + 3) / 4) \
             try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, seed, false); \
     }
 #define OPS(X, name, precision, major)                                                                            \
@@ -274,7 +274,7 @@ TESTS(TEST)
 /* More stages than there is room for, by one block, so that each place is used again, with all that may be late or not. */
 static void long_sums(void **state) {
     (void)state;
-    for (uint32_t seed = 1; seed < 8; seed += 2 * test_part())
+    for (uint32_t seed = 1; seed < 8; seed += 2 * test_part_by_kinds())
         for (int major = 8; major <= 9; major++)
             for (int precision = ECHI_PRODUCT_FLOAT; precision <= ECHI_PRODUCT_BF16; precision++)
                 try(ECHI_PRODUCT_MATRIX, (enum echi_product_precision)precision, major, seed, true);
@@ -283,7 +283,7 @@ static void long_sums(void **state) {
 /* So many sums that tiles of 128 rows take less than those of 64, on a GPU of one multiprocessor. */
 static void large_tiles(void **state) {
     (void)state;
-    for (uint32_t seed = 1; seed < 6; seed += 2 * test_part())
+    for (uint32_t seed = 1; seed < 6; seed += 2 * test_part_by_kinds())
         for (int op = ECHI_PRODUCT_CONV_FORWARD; op <= ECHI_PRODUCT_CONV_BACKWARD_WEIGHT; op++)
             for (int precision = ECHI_PRODUCT_FLOAT; precision <= ECHI_PRODUCT_BF16; precision++)
                 try((enum echi_product_op)op, (enum echi_product_precision)precision, 8, seed, true);
@@ -294,7 +294,7 @@ static void large_tiles(void **state) {
 static void every_kernel_ran(void **state) {
     (void)state;
     for (int i = 0; text_kernel_at(i) != NULL; i++)
-        if (calls[i] < 2 && test_part() == 1) fail_msg("%s ran %d times", text_kernel_at(i)->name, calls[i]);
+        if (calls[i] < 2 && !test_few()) fail_msg("%s ran %d times", text_kernel_at(i)->name, calls[i]);
 }
 #endif
 

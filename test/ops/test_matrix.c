@@ -128,7 +128,7 @@ static void check_ways(bool whole) {
     struct way way[WAYS];
     const int n = ways(way);
     for (int i = 0; i < n; i++)
-        for (uint32_t seed = 0; seed < 120; seed += test_part()) check_way(&way[i], seed, whole);
+        for (uint32_t seed = test_turn(); seed < 120; seed += test_part()) check_way(&way[i], seed, whole);
 }
 static void test_whole_numbers(void **state) {
     (void)state;
@@ -145,7 +145,7 @@ static void test_columns_alone(void **state) {
     struct way way[WAYS];
     const int n = ways(way);
     for (int w = 0; w < n; w++)
-        for (uint32_t seed = 0; seed < 24; seed += test_part()) {
+        for (uint32_t seed = test_turn(); seed < 24; seed += test_part()) {
             const int width = way[w].k->width, depth = seed % 2 ? 300 : 1500, rows = seed % 3 ? 25 : 90, columns = 11 * width;
             struct echi_random r;
             echi_random_init(&r, seed, ECHI_STREAM_TEST, 9);
@@ -208,7 +208,7 @@ static void test_bf16_layers(void **state) {
     (void)state;
     const struct echi_stack_impl *const impl[] = {&echi_stack_cpu_bf16_dot, &echi_stack_cpu_bf16_amx};
     for (int i = 0; i < (int)echi_cpu_bf16(); i++)
-        for (uint32_t seed = 0; seed < 40; seed += test_part()) {
+        for (uint32_t seed = test_turn(); seed < 40; seed += test_part()) {
             struct echi_random r;
             echi_random_init(&r, seed, ECHI_STREAM_TEST, 3);
             const int in = random_size(&r, 200), out = random_size(&r, 60), n = random_size(&r, 70);

@@ -349,7 +349,7 @@ static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
 
 static void test_single_layers_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 300; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 300; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "single", seed, 14);
@@ -360,7 +360,7 @@ static void test_single_layers_exact(void **state) {
 
 static void test_stacks_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 200; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 200; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "stack", seed, 16);
@@ -373,7 +373,7 @@ static void test_stacks_exact(void **state) {
 /* Branches: outputs that several layers take, in front of and behind what a fast implementation fuses. */
 static void test_branches_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 240; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 240; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "branches", seed, 9);
@@ -384,7 +384,7 @@ static void test_branches_exact(void **state) {
 
 static void test_branches_real(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 100; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real branches", seed, 9);
@@ -396,7 +396,7 @@ static void test_branches_real(void **state) {
 /* What runs as one unit elsewhere, where its inner outputs are taken by others, too. */
 static void test_fused_output_is_taken(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 60; seed += test_part())
+    for (uint32_t seed = test_turn(); seed < 60; seed += test_part())
         for (int taken = 1; taken <= 3; taken++) {
             struct problem p;
             struct echi_random r;
@@ -413,7 +413,7 @@ static void test_fused_output_is_taken(void **state) {
 /* A convolution and fully connected layers that take one output, a map with margins or the input itself: no layout serves both. */
 static void test_conv_and_fc_of_one_output(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 36; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 36; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "conv and fc", seed, 9);
@@ -465,7 +465,7 @@ static void test_one_layer_by_the_reference(void **state) {
     enum { LEFT = sizeof left / sizeof left[0] };
     int by_reference = 0;
     candidates[1].impl = &echi_stack_cpu_plain;   /* in the place of the fixed kernels, which refuse such layers */
-    for (uint32_t seed = 0; seed < 60; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 60; seed += test_part_by_kinds()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "by the reference", seed, 9);
@@ -485,7 +485,7 @@ static void test_one_layer_by_the_reference(void **state) {
         lacking[op] = false;
     }
     candidates[1].impl = &echi_stack_cpu_fixed;
-    if (by_reference < 16 / (int)test_part()) fail_msg("%d layers fell back: not the cases that this test is for", by_reference);
+    if (by_reference < 16 / (int)test_part_by_kinds()) fail_msg("%d layers fell back: not the cases that this test is for", by_reference);
 }
 
 static void assert_refused(const struct echi_stack_impl *impl, const struct problem *p, const char *word) {
@@ -532,7 +532,7 @@ static void test_layers_that_nobody_computes(void **state) {
 /* The runs that a fast implementation fuses, in every shape. */
 static void test_conv_relu_pool_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 200; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 200; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "fused", seed, 18);
@@ -547,7 +547,7 @@ static void test_conv_relu_pool_exact(void **state) {
 
 static void test_real_numbers(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 150; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real", seed, 12);
@@ -565,7 +565,7 @@ static void test_real_numbers(void **state) {
 
 static void test_real_gradients_through_kinks(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 150; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "kinks", seed, 12);
@@ -579,7 +579,7 @@ static void test_real_gradients_through_kinks(void **state) {
  * by little, so rounding in front of it grows. */
 static void test_batch_norm(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 150; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "norm", seed, 9);
@@ -637,7 +637,7 @@ static void test_lenet5(void **state) {
 static void test_places_in_a_batch(void **state) {
     (void)state;
     enum { MOST = 50, ROUNDS = 12 };
-    for (uint32_t seed = 0; seed < 24; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 24; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "places", seed, 14);
@@ -681,7 +681,7 @@ static void test_places_in_a_batch(void **state) {
  * (Lavin and Gray, section 5.2). */
 static void test_many_channels(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 80; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 80; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 5);
@@ -702,7 +702,7 @@ static void test_many_channels(void **state) {
 static void test_five_by_five(void **state) {
     (void)state;
     int few = 0, late = 0;
-    for (uint32_t seed = 0; seed < 30; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 30; seed += test_part_by_kinds()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 9);
@@ -719,16 +719,16 @@ static void test_five_by_five(void **state) {
         late += strstr(name, "5x5) late") != NULL;
         few += strstr(name, "5x5)") != NULL && strstr(name, "late") == NULL;
         bench_close(&b);
-        check_problem(&p, n, seed % 4 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+        if (seed % test_part() == test_turn()) check_problem(&p, n, seed % 4 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
     }
-    const int by = (int)test_part();
+    const int by = (int)test_part_by_kinds();
     if (few < 10 / by || late < 2 / by) fail_msg("%d and %d: not the cases that this test is for", few, late);
 }
 
 /* Channels whose weights' points no second-level cache holds, on maps with tiles for one turn of cpu_stages.c, or for two; of each kind. */
 static void test_stages(void **state) {
     (void)state;
-    for (uint32_t seed = test_part() > 1 ? 2 : 0; seed < 4; seed += test_part()) {   /* of a part one with few samples */
+    for (uint32_t seed = test_few() ? 2 : test_turn(); seed < 4; seed += test_part()) {   /* of a part one with few samples */
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 10);
@@ -783,7 +783,7 @@ static void test_levels(void **state) {
 static void test_late_maps(void **state) {
     (void)state;
     int whole = 0, strided = 0, other = 0;
-    for (uint32_t seed = 0; seed < 60; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 60; seed += test_part_by_kinds()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
@@ -803,9 +803,9 @@ static void test_late_maps(void **state) {
         strided += strstr(name, "by 2 late") != NULL;
         other += strstr(name, "F(2x2) late") != NULL;
         bench_close(&b);
-        check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+        if (seed % test_part() == test_turn()) check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
     }
-    const int by = (int)test_part();
+    const int by = (int)test_part_by_kinds();
     if (whole < 10 / by || strided < 5 / by || other < 5 / by)
         fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
 }
@@ -813,7 +813,7 @@ static void test_late_maps(void **state) {
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
 static void test_many_channels_in_branches(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 24; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 24; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
@@ -852,7 +852,7 @@ static void test_bf16_convolutions(void **state) {
     const enum echi_cpu_bf16 most = echi_cpu_bf16();
     const bool possible[] = {most >= ECHI_CPU_BF16_DOT, most == ECHI_CPU_BF16_AMX, most >= ECHI_CPU_BF16_DOT};
     int by[3] = {0};
-    for (uint32_t seed = 0; seed < 160; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 160; seed += test_part_by_kinds()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 8);
@@ -903,14 +903,14 @@ static void test_bf16_convolutions(void **state) {
         free(dout);
         free(labels);
     }
-    const int least = 20 / (int)test_part();
+    const int least = 20 / (int)test_part_by_kinds();
     if ((possible[0] && by[0] < least) || (possible[1] && by[1] < least) || (possible[2] && by[2] < least))
         fail_msg("by pairs %d, tiles %d, what is best %d: not the cases that this test is for", by[0], by[1], by[2]);
 }
 
 static void test_nan_is_seen(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 100; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "nan", seed, 10);

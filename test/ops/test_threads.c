@@ -190,7 +190,7 @@ static void random_layer(struct problem *p, struct echi_random *r) {
 
 static void test_random_nets(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 2 * SEEDS; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < 2 * SEEDS; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 0);
@@ -202,7 +202,7 @@ static void test_random_nets(void **state) {
 
 static void test_branches(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < SEEDS; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < SEEDS; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 1);
@@ -215,7 +215,7 @@ static void test_branches(void **state) {
 /* Convolutions by points, and those whose weights' gradients are turned; more channels than one thread's share, now and then not. */
 static void test_many_channels(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < SEEDS / 2; seed += test_part()) {
+    for (uint32_t seed = test_turn(); seed < SEEDS / 2; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 2);

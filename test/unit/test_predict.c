@@ -494,7 +494,7 @@ static double slowest_of_16(const double *seconds, const struct echi_times *t) {
 
 static void the_table_that_was_found_before(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof found / sizeof found[0]; i += test_part() > 1 ? 4 : 1) {
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i += test_few() ? 4 : 1) {
         double seconds[16];
         for (int r = 0; r < 16; r++) seconds[r] = pow(found[i].spread, r / 4 / 3.0);
         nodes(16, seconds);

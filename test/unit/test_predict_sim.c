@@ -72,7 +72,7 @@ static const char *epochs_of(size_t i) {
 
 static void predictions_come_true(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += test_part()) {
+    for (size_t i = test_turn(); i < sizeof cases / sizeof cases[0]; i += test_part()) {
         struct ech_config c;
         struct ech_report r;
         struct ech_error err = {0};
@@ -190,7 +190,7 @@ static double run_rounds(const struct rounds *k, struct ech_report *r) {
 
 static void shards_are_predicted(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i += test_part()) {
+    for (size_t i = test_turn(); i < sizeof rounds / sizeof rounds[0]; i += test_part()) {
         struct ech_report r;
         run_rounds(&rounds[i], &r);
         const double off = r.predicted_images_per_second / r.images_per_second - 1;
@@ -288,7 +288,7 @@ static const struct { bool resnet; const char *hosts, *sync, *groups, *separate,
 
 static void whole_pushes_are_predicted(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof pushes / sizeof pushes[0]; i += test_part()) {
+    for (size_t i = test_turn(); i < sizeof pushes / sizeof pushes[0]; i += test_part()) {
         struct ech_config c;
         struct ech_report r;
         ech_config_init(&c);
@@ -325,7 +325,7 @@ static void as_many_shards_as_pay(void **state) {
         {"hosts 2 speed 45 images/s\nhosts 6 speed 45 images/s link 200 Mb/s", "512", 2},    /* the others' links are full of their own */
         {"hosts 6 speed 45 images/s link 200 Mb/s\nhosts 2 speed 45 images/s", "512", 3},      /* and rank 0 the smallest part */
     };
-    for (size_t i = 0; i < sizeof found / sizeof found[0]; i += test_part()) {
+    for (size_t i = test_turn(); i < sizeof found / sizeof found[0]; i += test_part()) {
         static const char *const counts[] = {"1", "2", "4", "8"};
         struct ech_report taken, other;
         double best = 0;
