@@ -150,6 +150,8 @@ struct ech_config {
     int staleness;                /* S, 0.. (default 3) */
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
+    int shadow;                   /* 1: where layers are separated, a second node trains them as well, on a copy of all activations that
+                                   * workers send: a run outlives the loss of the node that owns them (but rank 0), and loses no update */
     char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
     int batch;                    /* B, 0: max(64, 16 x nodes); with `deterministic` 64 */
     int samples_per_step;         /* n of the asynchronous policies, for all; 0: chosen by the planner, by speed with layer separation */

@@ -275,7 +275,7 @@ static ech_status setup_eval(struct echi_exec *x, struct ech_error *err) {
 static ech_status setup_stacks(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
     if (!x->job->model) return ECH_OK;
     if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_trunk(x, p, echi_plan_step(p, rank), err));
-    if (p->separated && p->head == rank) ECHI_TRY(setup_head_stack(x, p, err));
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) ECHI_TRY(setup_head_stack(x, p, err));
     return rank == 0 && x->job->test_samples != 0 ? setup_eval(x, err) : ECH_OK;
 }
 
@@ -284,7 +284,7 @@ static ech_status setup_slots(struct echi_exec *x, const struct echi_plan *p, in
     const int owned = echi_plan_group_owned(p, rank);
     if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, rank), all, err));
     if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
-    if (p->separated && p->head == rank) ECHI_TRY(setup_head(x, p, all, err));
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) ECHI_TRY(setup_head(x, p, all, err));
     if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
     return rank == 0 ? setup_params(x, p, all, err) : ECH_OK;
 }

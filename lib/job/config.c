@@ -78,6 +78,8 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "better is named in the log; off: never")                                                                               \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
       "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
+    X(shadow, "shadow", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                             \
+      "a second node trains the separated layers as well, and takes over when the one that does is lost")                     \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
       "how bsp divides a round: speed, equal, or samples of each rank as in 24,24,12,4")                                      \
     X(batch, "batch", "B", "auto", INT, 0, 65536, auto_zero, NULL,                                                            \

@@ -86,6 +86,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
     if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");
+    if (p->shadow > 0) PRINT("shadow %d\n", echi_plan_shadow(p));
     for (int g = 0; g < p->n_groups - p->reserve; g++) {
         PRINT("group %d owner %d workers", g, p->owner_of[g]);
         for (int r = 0; r < p->world; r++)
@@ -351,7 +352,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "flights", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards",
-        "exchange"};
+        "exchange", "shadow"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -371,6 +372,11 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         if (word && !p->separated) return ECH_OK;
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "head needs a rank, or none", &v));
         p->head = (uint16_t)v;
+        return ECH_OK;
+    }
+    if (strcmp(key, "shadow") == 0) {
+        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "shadow needs a rank", &v));
+        p->shadow = (uint16_t)(1 + v);
         return ECH_OK;
     }
     if (strcmp(key, "reserve") == 0) {
@@ -427,7 +433,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, deterministic, sync_norm, lr, momentum, decay, "
                       "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
-                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base, shards, exchange, part or link", key);
+                      "outer_momentum, drop_older, head, shadow, group, reserve, codec, state_ratio, base, shards, exchange, part or "
+                      "link", key);
     }
     return ECH_OK;
 }

@@ -42,6 +42,14 @@ static bool wrong_sums(const struct echi_plan *p, const struct reason *to) {
     for (int r = 0; r < p->world; r++) sum += p->n[r];
     if (p->separated && p->head >= p->world)
         return found(to, "head %d, but the ranks are 0 to %d: name one of them, or none", p->head, p->world - 1);
+    const int shadow = echi_plan_shadow(p);
+    if (shadow >= 0 && !p->separated)
+        return found(to, "it has a shadow, but no head: remove the line 'shadow', or name a head");
+    if (shadow >= p->world)
+        return found(to, "shadow %d, but the ranks are 0 to %d: name one of them", shadow, p->world - 1);
+    if (shadow >= 0 && shadow == p->head)
+        return found(to, "rank %d is the head and its shadow: the shadow is what is left when the head's node is lost; name another rank",
+                     p->head);
     if (p->round == 0) return found(to, "there is no round: give the samples of one, as in round 64");
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped)

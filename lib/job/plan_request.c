@@ -97,6 +97,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
         return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
     w->separate = job->model || job->cut > 0 ? c->separate : 0;
     w->has_cut = job->cut > 0;
+    w->shadow = c->shadow;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
     w->ratios_after = w->regroup_after > 0 ? ECHI_RATIOS_AFTER : 0;

@@ -16,7 +16,7 @@
 . "$root/test/cluster/apart.bash"
 
 runs=${SEED:+1} runs=${runs:-${RUNS:-20}} first=${SEED:-${FIRST:-1}}
-read -ra kinds <<<"${KINDS:-shards-4 shards-5 shards-momentum gssp-2 gssp-3 gssp-auto bsp bsp+head asp ssp+head}"
+read -ra kinds <<<"${KINDS:-shards-4 shards-5 shards-momentum gssp-2 gssp-3 gssp-auto bsp bsp+head asp ssp+head bsp+shadow gssp+shadow}"
 data=$(find_mnist) || { echo "MNIST is not here: tools/get-data mnist"; exit 77; }
 rounds=${ROUNDS:-250} PATIENCE=${PATIENCE:-60} THE_SAME=2e-6
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-kills.XXXXXX") run=
@@ -36,6 +36,8 @@ plan asp asp none 0.9 'group 0 owner 0 workers 0:16 1:16 2:16 3:16 4:16'
 plan ssp+head ssp 1 0.9 'group 0 owner 0 workers 0:32 2:32 3:32 4:16'
 plan gssp-2 gssp 0 0.9 'group 0 owner 1 workers 1:32 2:32 3:32' 'group 1 owner 4 workers 4:16'
 plan gssp-3 gssp 0 0.9 'group 0 owner 1 workers 1:32 2:32' 'group 1 owner 3 workers 3:32' 'group 2 owner 4 workers 4:16'
+plan bsp+shadow bsp 3 0.9 'shadow 1' 'group 0 owner 0 workers 0:20 1:20 2:20 3:10 4:10'
+plan gssp+shadow gssp 2 0.9 'shadow 1' 'group 0 owner 1 workers 0:32 1:32 2:32' 'group 1 owner 4 workers 3:16 4:16'
 plan shards-5 bsp none 0 'shards 0,1,2,3,4' 'group 0 owner 0 workers 0:20 1:20 2:20 3:10 4:10'
 plain=(--lr 0.02 --weight-decay 0)
 equal=(--sync bsp --shards 4 --shares equal --batch 64)   # by speed a rank 0 that is slow does not train: then no owner may be lost
@@ -95,12 +97,17 @@ owners_of() { sed -n 's/^group [0-9]* owner \([0-9]*\).*/\1/p' "$1"; }   # of gr
 # Who may die, by the plan that is followed. gssp-auto's is known only when the run has made it.
 may_lose() {   # may_lose PLAN
     local head owners
-    head=$(field head "$1") owners=($(owners_of "$1"))
+    head=$(field head "$1") shadow=$(field shadow "$1") owners=($(owners_of "$1"))
     for ((rank = 1; rank < world; rank++)); do
-        [ "$rank" = "$head" ] && continue
+        [ "$rank" = "$head" ] && [ -z "$shadow" ] && continue
         grep -q '^shards' "$1" || [ "${owners[*]}" != "$rank" ] || continue
         echo "$rank"
     done
+}
+are_head_and_shadow() { # are_head_and_shadow PLAN RANK RANK: one of them has to be left
+    local head shadow
+    head=$(field head "$1") shadow=$(field shadow "$1")
+    [ -n "$shadow" ] && [[ " $head $shadow $head " == *" $2 $3 "* ]]
 }
 all_owners() { # all_owners PLAN RANK RANK: are these all that own the trunk?
     ! grep -q '^shards' "$1" && ! owners_of "$1" | grep -qvxE "$2|$3"
@@ -113,7 +120,8 @@ choose_victims() {   # choose_victims PLAN: into $victims and, of the second, $l
     two=${can[drawn]}
     draw_seconds -0.15 0.15
     later=$drawn
-    [ "$pair" = 0 ] && [ "$one" != "$two" ] && ! all_owners "$1" "$one" "$two" && victims="$one $two"
+    [ "$pair" = 0 ] && [ "$one" != "$two" ] && ! all_owners "$1" "$one" "$two" && ! are_head_and_shadow "$1" "$one" "$two" &&
+        victims="$one $two"
     return 0
 }
 choose() {     # choose SEED: what is known before the run begins

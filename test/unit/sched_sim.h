@@ -51,6 +51,7 @@ enum {
     RESETS = 64,            /* takeovers, of this run and those before */
     META = 1024,            /* bytes of a message's words */
     ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
+    ALONE = 16,             /* rounds of one node that are kept: a shadow may be some behind */
     NOTES = 40              /* events that a failure tells */
 };
 
@@ -215,9 +216,9 @@ struct seen_lease {
     uint64_t samples;                       /* in the weights it began on */
     double staleness;
     uint32_t parts;                         /* of its push, a bit each: at its owner, and not taken yet */
-    uint64_t head_met;                      /* samples in the head's weights that its rows met */
+    uint64_t head_met[2];                   /* samples in the weights that its rows met at the head, and at its shadow */
     uint32_t began_on[PARAMS];
-    uint32_t act_grad[LEASE_MAX];              /* what the head answered */
+    uint32_t act_grad[2][LEASE_MAX]; uint8_t answered_by;   /* what each answered, and whose answer came */
 };
 /* A group's state at one version. */
 struct seen_state { uint64_t samples; uint32_t word[PARAMS], mark[NODES]; };
@@ -255,15 +256,17 @@ struct sim {
     struct counts *counts;                  /* may be NULL */
     void (*fails)(struct sim *s);           /* after a failure was told; NULL: cmocka's */
     /* what is watched */
-    uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
-    uint8_t headed_in[SAMPLES_MAX];         /* by epoch, a bit each */
+    uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX];
+    struct headed {                         /* of the head that the run began with, and of its shadow */
+        uint8_t times[SAMPLES_MAX], in[SAMPLES_MAX];   /* that it trained; in: by epoch, a bit each */
+        uint64_t holds[3], samples, rounds;            /* samples in each copy of its weights, and in the current */
+    } headed[2];
     uint16_t in_by[NODES][EPOCHS_MAX][SAMPLES_MAX];   /* by shard: the lease by which a sample is in */
     uint32_t leases;                        /* numbers dealt so far */
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint64_t applied_samples;               /* in the weights of a single group, of all its shards */
     uint64_t samples_of[NODES], rounds_of[NODES];   /* BSP: in the weights of each shard */
     uint32_t applied_parts[NODES];          /* of its next round, a bit each */
-    uint64_t head_in[3], head_samples;      /* samples in each copy of the head's weights, and in the current */
     uint64_t head_newest, apart_pushes[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
                                                round theirs lie behind it, up to two rounds */
     uint64_t versions[ECHI_GROUPS_MAX];     /* of each group's state */
@@ -280,8 +283,8 @@ struct sim {
     uint32_t looked_at[PARAMS];   /* what was evaluated last */
     uint64_t dropped, dropped_samples;      /* pushes that were too old */
     uint32_t start[PARAMS];                 /* the weights that this run began with */
-    uint32_t alone[4][PARAMS], alone_velocity[4][PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
-    uint64_t alone_in[4];                   /* samples in each of alone[] */
+    uint32_t alone[ALONE][PARAMS], alone_velocity[ALONE][PARAMS]; uint64_t alone_samples, alone_rounds;   /* one node, by its last rounds */
+    uint64_t alone_in[ALONE];                   /* samples in each of alone[] */
     /* Takeovers: seen so far; who owns which shard behind the last; where and of which words the momentum began anew. */
     uint64_t takeovers; uint16_t shard_owner[NODES]; struct resets resets;
     /* Staleness: the weights sent to a worker, by their number, with the pushes that their owner had applied by then; the owner
@@ -398,7 +401,7 @@ _Noreturn static void die(struct sim *s, enum invariant which, const char *what)
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "rescues", "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
-                                         "waits for a norm", "waits for a part"};
+                                         "waits for a norm", "waits for a part", "waits for the shadow"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "
                 "%d leases out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,

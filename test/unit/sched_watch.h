@@ -116,7 +116,7 @@ static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_
     }
     if (!s->plan.separated) return toy_step(seen->began_on, out, l, divisor_of(s, l));
     memset(out, 0, PARAMS * sizeof *out);
-    for (uint32_t k = 0; k < l->n; k++) toy_backward(seen->began_on, out, l->start + k, seen->act_grad[k]);
+    for (uint32_t k = 0; k < l->n; k++) toy_backward(seen->began_on, out, l->start + k, seen->act_grad[seen->answered_by][k]);
 }
 
 /* A whole push is taken: its gradient is that of its lease. A codec that sends a part of it and keeps the rest is watched here:
@@ -329,7 +329,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
 /* ---- what arrives ---- */
 
 static void note_apart(struct sim *s, uint32_t id) {
-    const uint64_t met = s->seen[id].head_met;
+    const uint64_t met = s->seen[id].head_met[s->seen[id].answered_by];
     s->pushes++;
     if (met > s->head_newest) s->head_newest = met;
     const uint64_t quarters = (4 * (s->head_newest - met) + s->plan.round - 1) / s->plan.round;
@@ -363,6 +363,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
         own->round = msg->version;
         break;
     case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
+    case ECHI_KIND_ACT_GRAD: s->seen[msg->lease.id].answered_by = from != s->plan.head; break;
     case ECHI_KIND_STATE:
         if (is_coded(s)) {   /* taken in by a task, see `decode` */
             s->coming[m->to][msg->group].version = msg->version;
@@ -444,6 +445,8 @@ static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
     MUST(s, RATIO, t->ratio == (l->owner == node ? ECHI_RATIO_ONE : echi_push_ratio(&as_dealt, 0, l->epoch)));
 }
 
+static struct headed *headed_at(struct sim *s, int node) { return &s->headed[node != s->plan.head]; }
+
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
     if ((t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) && is_coded(s)) watch_ratio(s, node, t);
@@ -456,7 +459,8 @@ static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
         MUST(s, LOCAL, place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round ==
                            own_place(s, node, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, 0})->round);
     if (t->kind == ECHI_TASK_APPLY && s->plan.n_groups > 1) watch_apart(s, node);
-    if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) MUST(s, HEAD, s->head_in[t->weights.index] == s->head_samples);
+    if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind)
+        MUST(s, HEAD, headed_at(s, node)->holds[t->weights.index] == headed_at(s, node)->samples);
 }
 
 /* `local`: the next part of a lease. */
@@ -511,6 +515,7 @@ static void watch_step(struct sim *s, const struct work *w) {
 /* Rows are those of their lease, and trained once. */
 static void watch_rows(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
+    struct headed *headed = headed_at(s, w->node);
     const bool trained = t->weights_out.kind || t->state.kind;
     uint32_t samples = 0;
     for (int i = 0; i < t->n_rows; i++) {
@@ -520,14 +525,14 @@ static void watch_rows(struct sim *s, const struct work *w) {
         MUST(s, GRADIENT, t->row_epoch[i] == l->epoch && t->row_start[i] == l->start);
         MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= LEASE_MAX);
         const uint32_t trunk = fold(seen->began_on, 0, CUT);
-        seen->head_met = s->head_in[t->weights.index];
+        if (s->node[w->node].head.rows[t->rows[i]] != ECHI_ROWS_COPY) seen->head_met[headed - s->headed] = headed->holds[t->weights.index];
         for (uint32_t k = 0; k < l->n; k++) {
             const uint32_t at = l->start + k;
             MUST(s, GRADIENT, rows[2 * k] == toy_forward(trunk, at) && rows[2 * k + 1] == label_of(at));
             if (!trained) continue;
-            MUST(s, HEAD, !(s->headed_in[at] >> l->epoch & 1));
-            s->headed_in[at] |= (uint8_t)(1 << l->epoch);
-            s->headed[at]++;
+            MUST(s, HEAD, !(headed->in[at] >> l->epoch & 1));
+            headed->in[at] |= (uint8_t)(1 << l->epoch);
+            headed->times[at]++;
         }
         if (!trained) s->repeats += l->n;
         samples += l->n;
@@ -537,13 +542,15 @@ static void watch_rows(struct sim *s, const struct work *w) {
 static void watch_answers(struct sim *s, const struct work *w) {
     for (int i = 0; i < w->task.n_rows; i++) {
         const struct echi_lease *l = &s->node[w->node].head.lease[w->task.rows[i]];
-        memcpy(s->seen[l->id].act_grad, place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i])->word, l->n * sizeof(uint32_t));
+        if (s->node[w->node].head.rows[w->task.rows[i]] == ECHI_ROWS_COPY) continue;   /* nobody is answered */
+        const struct place *answer = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]);
+        memcpy(s->seen[l->id].act_grad[w->node != s->plan.head], answer->word, l->n * sizeof(uint32_t));
     }
 }
 
 /* One node that does a round by itself. */
 static void alone_on(struct sim *s) {
-    const int was = (int)(s->alone_rounds % 4), is = (int)(++s->alone_rounds % 4);
+    const int was = (int)(s->alone_rounds % ALONE), is = (int)(++s->alone_rounds % ALONE);
     const uint32_t *before = s->alone[was];
     uint32_t *w = s->alone[is], *velocity = s->alone_velocity[is], grads[PARAMS];
     const uint32_t start = (uint32_t)(s->alone_samples % s->goal.train_samples);
@@ -561,12 +568,12 @@ static void alone_on(struct sim *s) {
 /* Goes on from `round`, which others may have left behind, or, lost meanwhile, have done alone: the momentum of these words begins anew. */
 static void alone_anew(struct sim *s, uint64_t round, uint32_t words) {
     while (s->alone_rounds < round) alone_on(s);
-    MUST(s, ONE_NODE, s->alone_rounds - round < 4);
-    const uint64_t at = s->alone_in[round % 4];
+    MUST(s, ONE_NODE, s->alone_rounds - round < ALONE);
+    const uint64_t at = s->alone_in[round % ALONE];
     s->alone_rounds = round;
     s->alone_samples = at;
     for (int i = 0; i < PARAMS; i++)
-        if (words >> i & 1) s->alone_velocity[round % 4][i] = 0;
+        if (words >> i & 1) s->alone_velocity[round % ALONE][i] = 0;
     struct resets *r = &s->resets;
     while (r->count > 0 && r->at[r->count - 1].samples > at) r->count--;   /* of weights that are lost */
     MUST(s, DRIVER, r->count < RESETS);
@@ -576,8 +583,8 @@ static void alone_anew(struct sim *s, uint64_t round, uint32_t words) {
 
 static const uint32_t *alone_at(struct sim *s, uint64_t round) {
     while (s->alone_rounds < round) alone_on(s);
-    MUST(s, ONE_NODE, s->alone_rounds - round < 4);
-    return s->alone[round % 4];
+    MUST(s, ONE_NODE, s->alone_rounds - round < ALONE);
+    return s->alone[round % ALONE];
 }
 
 static void check_tallies(struct sim *s, const uint32_t *w, const uint32_t *base, const uint32_t *mass) {
@@ -747,7 +754,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
 static void watch_look(struct sim *s, const struct work *w) {
     /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
     const struct echi_plan *now = &s->coordinator.plan;
-    const int first = echi_plan_first_group(now), head = s->plan.head;
+    const int first = echi_plan_first_group(now), head = now->head;
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
     watch_held(s);
     if (s->coordinator.phase == ECHI_RUN_ENDED) return;
@@ -758,7 +765,7 @@ static void watch_look(struct sim *s, const struct work *w) {
               same_owned(s, owner, copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word));
         MUST(s, EVAL, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
     }
-    if (!s->plan.separated) return;
+    if (!s->plan.separated || s->node[s->plan.head].doomed) return;   /* its copy may be that of the node that is lost by now */
     MUST(s, EVAL, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
 }
 
@@ -776,13 +783,15 @@ static void watch_ends(struct sim *s, const struct work *w) {
         break;
     }
     case ECHI_TASK_HEAD:
-    case ECHI_TASK_HEAD_APPLY:
-        s->head_samples = s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
+    case ECHI_TASK_HEAD_APPLY: {
+        struct headed *headed = headed_at(s, w->node);
+        headed->samples = headed->holds[t->weights_out.index] = headed->holds[t->weights.index] + t->samples;
         if (!rounds(s)) break;
-        s->head_rounds++;
-        if (!is_coded(s) && !s->from.coded)
-            MUST(s, ONE_NODE, same(place(s, w->node, t->weights_out)->word, alone_at(s, s->head_rounds), CUT * WORDS, PARAMS));
+        headed->rounds++;
+        if (!is_coded(s) && !s->from.coded && !s->node[w->node].doomed)   /* one that is cut off falls behind */
+            MUST(s, ONE_NODE, same(place(s, w->node, t->weights_out)->word, alone_at(s, headed->rounds), CUT * WORDS, PARAMS));
         break;
+    }
     case ECHI_TASK_EVAL: watch_look(s, w); break;
     case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:
@@ -823,8 +832,9 @@ static void watch_keep(struct sim *s, const struct kept *k) {
         MUST(s, DRAIN, same_owned(s, rank, k->word[1 + g], place_at(s, rank, ECHI_SLOT_OWNER_MOMENTUM, 0)->word));
     }
     if (!s->plan.separated) return;
-    const int head = s->plan.head;
+    const int head = c->plan.head;
     const struct echi_head *h = &s->node[head].head;
+    if (s->node[head].doomed) return;
     MUST(s, DRAIN, !h->busy && !h->apply_due);
     MUST(s, DRAIN, same(k->word[0], place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, h->current)->word, words, PARAMS));
     MUST(s, DRAIN, same(k->word[1], place_at(s, head, ECHI_SLOT_HEAD_MOMENTUM, 0)->word, words, PARAMS));
@@ -960,7 +970,7 @@ static void watch_takeover(struct sim *s) {
         for (int k = 0; k < p->shards; k++) {
             if (!(own >> k & 1)) continue;
             s->rounds_of[k] = rounds_in;
-            if (rounds_in == version) s->samples_of[k] = s->alone_in[version % 4] - s->from.at.samples;
+            if (rounds_in == version) s->samples_of[k] = s->alone_in[version % ALONE] - s->from.at.samples;
             s->applied_parts[k] = k == lead ? parts : 0;
         }
     }

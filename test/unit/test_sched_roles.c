@@ -702,6 +702,50 @@ static void the_head_serves_stragglers_first(void **state) {
     }
 }
 
+/* A worker is lost whose rows a shadow has, and has not trained. Who does its lease again comes before them: it has done fewer steps. */
+static void a_shadow_trains_the_rows_of_the_lost_once(void **state) {
+    (void)state;
+    struct echi_head h;
+    struct echi_msg m = {.kind = ECHI_KIND_PARAMS}, lost = {.kind = ECHI_KIND_LOST, .peer = 1, .members = 1};
+    const struct echi_event e = {.type = ECHI_EVENT_LOST, .from = 1, .msg = &lost};
+    const uint32_t start[] = {0, 200, 200};   /* of the leases of ranks 0, 1 and 2 */
+    struct echi_task t = {0};
+    small_plan(ECHI_SYNC_SSP, 3, 1);
+    setup.plan.separated = 1;
+    setup.plan.head = 1;
+    setup.plan.shadow = 1 + 0;
+    for (int r = 0; r < 3; r++) setup.plan.n[r] = 200;   /* one a visit */
+    echi_head_init(&h, &setup);
+    h.trained_count[1] = 5;
+    tell_head(&h, 0, &m);
+    for (uint16_t r = 0; r < 3; r++) {
+        if (r == 2) {
+            echi_plan_lose(&setup.plan, 1);
+            assert_true(setup.plan.head == 0 && setup.plan.shadow == 0);
+            acted_none();
+            echi_head_step(&h, &e, &acted);
+        }
+        m = (struct echi_msg){.kind = ECHI_KIND_ACT, .flag = r < 2 ? ECHI_ROWS_COPY : ECHI_ROWS_NEW, .lease = small_lease(r + 1u, r)};
+        m.lease.start = start[r];
+        m.lease.n = 200;
+        m.lease.again = r == 2;
+        tell_head(&h, r, &m);
+        assert_false(faulted());
+        assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_SHADOWED, 0) != NULL, r < 2);
+        if (r == 0) t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    }
+    head_did(&h, ECHI_EVENT_GRADIENT, &t);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ACT_GRAD, 0));
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_int_equal(t.rows[0], 2);
+    head_did(&h, ECHI_EVENT_GRADIENT, &t);
+    assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ACT_GRAD, 0));
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    assert_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));   /* the rows of the lost are these */
+    assert_true(h.queued == 0 && h.samples == 400);
+}
+
 /* Its lease may be in the state that is kept; if not, its samples come again, in parts maybe, and are not trained twice. */
 static void the_head_trains_rows_for_a_lost_owner_once(void **state) {
     (void)state;
@@ -1566,6 +1610,7 @@ int main(void) {
         cmocka_unit_test(workers_refuse_what_does_not_fit),
         cmocka_unit_test(the_head_merges_what_fits),
         cmocka_unit_test(the_head_serves_stragglers_first),
+        cmocka_unit_test(a_shadow_trains_the_rows_of_the_lost_once),
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),

@@ -28,6 +28,16 @@ struct echi_play_piece { double params, gradients, weights; uint16_t first, part
 /* Rows at the head: of which worker and which of its steps in flight. */
 struct echi_play_rows { uint16_t worker; uint8_t flight; };
 
+/* predict_head.c */
+struct echi_play_head {
+    int rank;                             /* -1: there is none */
+    bool busy;
+    struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [flights * workers] */
+    int in;                               /* steps of this round that were visited */
+    bool *answering;                      /* [workers] its last answer is leaving */
+    uint32_t *visits;                     /* [workers] in which it had rows */
+};
+
 struct echi_play {
     const struct echi_plan *plan;
     const struct echi_times *times;
@@ -45,13 +55,7 @@ struct echi_play {
     struct echi_play_piece *piece;        /* [pieces] of what a worker pushes */
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
-    struct {
-        const struct echi_policy *policy; bool busy;
-        struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [flights * workers] */
-        int in;                           /* steps of this round that were visited */
-        bool *answering;                  /* [workers] its last answer is leaving */
-        uint32_t *visits;                 /* [workers] in which it had rows */
-    } head;
+    struct echi_play_head head[2];        /* the head, and its shadow where there is one */
 };
 
 /* ---- play.c ---- */
@@ -99,8 +103,9 @@ void echi_play_end(struct echi_play *p, int64_t since, int rank);
 /* ---- predict_head.c ---- */
 
 bool echi_play_head_set_up(struct echi_play *p);
-void echi_play_rows_in(struct echi_play *p, int worker, int flight);
-void echi_play_head_marked(struct echi_play *p);              /* the rows' gradients are there */
-void echi_play_head_done(struct echi_play *p, bool applied);   /* a visit, or a round's update */
+int echi_play_rows_leave(struct echi_play *p, int worker, int flight);   /* how many messages they are */
+void echi_play_rows_in(struct echi_play *p, struct echi_about about);
+void echi_play_head_marked(struct echi_play *p, struct echi_about about);   /* the rows' gradients are there */
+void echi_play_head_done(struct echi_play *p, struct echi_about about);     /* a visit, or a round's update */
 void echi_play_answer_left(struct echi_play *p, int worker);
 #endif

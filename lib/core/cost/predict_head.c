@@ -1,102 +1,124 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
  * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit, and
- * the rows' gradients leave before it. */
+ * the rows' gradients leave before it. A shadow gets a copy of all rows and answers none. That a worker waits until it has them is left
+ * out.
+ *
+ * Of rows and tasks about.owner is the flight, about.piece the head: 0, or 1, its shadow. */
 #include "echi_play.h"
+
+static bool in_rounds(const struct echi_play *p) { return echi_policy_of((enum echi_sync)p->plan->sync)->rounds; }
 
 bool echi_play_head_set_up(struct echi_play *p) {
     const size_t count = (size_t)p->workers, steps = count * p->plan->flights;
-    p->head.policy = echi_policy_of((enum echi_sync)p->plan->sync);
-    if (!p->plan->separated) return true;
-    p->head.waiting = echi_play_zeroed(p, steps, sizeof *p->head.waiting);
-    p->head.visiting = echi_play_zeroed(p, steps, sizeof *p->head.visiting);
-    p->head.answering = echi_play_zeroed(p, count, sizeof *p->head.answering);
-    p->head.visits = echi_play_zeroed(p, count, sizeof *p->head.visits);
-    return p->head.waiting && p->head.visiting && p->head.answering && p->head.visits;
+    p->head[0].rank = p->plan->separated ? p->plan->head : -1;
+    p->head[1].rank = echi_plan_shadow(p->plan);
+    for (int i = 0; i < 2; i++) {
+        struct echi_play_head *h = &p->head[i];
+        if (h->rank < 0) continue;
+        h->waiting = echi_play_zeroed(p, steps, sizeof *h->waiting);
+        h->visiting = echi_play_zeroed(p, steps, sizeof *h->visiting);
+        h->answering = echi_play_zeroed(p, count, sizeof *h->answering);
+        h->visits = echi_play_zeroed(p, count, sizeof *h->visits);
+        if (!h->waiting || !h->visiting || !h->answering || !h->visits) return false;
+    }
+    return true;
 }
 
-static bool visited(const struct echi_play *p, int worker) {
-    for (int i = 0; i < p->head.n_visiting; i++)
-        if (p->head.visiting[i].worker == worker) return true;
+static bool visited(const struct echi_play_head *h, int worker) {
+    for (int i = 0; i < h->n_visiting; i++)
+        if (h->visiting[i].worker == worker) return true;
     return false;
 }
 
 /* Takes the rows of a visit from those that wait, the first of them first: not those whose answer would be written where the last is still
  * being read. Returns how many samples. */
-static uint32_t take_rows(struct echi_play *p) {
+static uint32_t take_rows(const struct echi_play *p, struct echi_play_head *h) {
     uint32_t rows = 0;
     int left = 0;
-    p->head.n_visiting = 0;
-    for (int i = 0; i < p->head.n_waiting; i++) {
-        const struct echi_play_rows r = p->head.waiting[i];
+    h->n_visiting = 0;
+    for (int i = 0; i < h->n_waiting; i++) {
+        const struct echi_play_rows r = h->waiting[i];
         const uint32_t n = p->plan->n[p->rank[r.worker]];
-        const bool full = p->head.n_visiting == ECHI_MERGE_STEPS || (rows > 0 && rows + n > ECHI_MERGE_ROWS);
-        if (full || p->head.answering[r.worker] || visited(p, r.worker)) {
-            p->head.waiting[left++] = r;
+        const bool full = h->n_visiting == ECHI_MERGE_STEPS || (rows > 0 && rows + n > ECHI_MERGE_ROWS);
+        if (full || h->answering[r.worker] || visited(h, r.worker)) {
+            h->waiting[left++] = r;
             continue;
         }
-        p->head.visiting[p->head.n_visiting++] = r;
-        p->head.visits[r.worker]++;
+        h->visiting[h->n_visiting++] = r;
+        h->visits[r.worker]++;
         rows += n;
     }
-    p->head.n_waiting = left;
+    h->n_waiting = left;
     return rows;
 }
 
-static void visit(struct echi_play *p) {
-    const int head = p->plan->head;
-    const double update = echi_play_applying(p, head, p->head_params);
-    if (p->head.busy) return;
-    if (p->head.policy->rounds && p->head.in == p->workers) {
-        p->head.in = 0;
-        p->head.busy = true;
-        return echi_play_compute(p, head, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, 0});
+static void visit(struct echi_play *p, int which) {
+    struct echi_play_head *h = &p->head[which];
+    const bool rounds = in_rounds(p);
+    const double update = echi_play_applying(p, h->rank, p->head_params);
+    if (h->busy) return;
+    if (rounds && h->in == p->workers) {
+        h->in = 0;
+        h->busy = true;
+        return echi_play_compute(p, h->rank, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, which});
     }
-    const double takes = echi_times_head(&p->times[head], take_rows(p));
-    if (p->head.n_visiting == 0) return;
-    const double all = takes + (p->head.policy->rounds ? echi_play_adding(p, head, p->head_params) : update);
-    p->head.busy = true;
-    echi_cost_compute(p->cost, head, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
-                                                         .part = !p->head.policy->rounds && update > 0 ? takes / all : 0,
-                                                         .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, 0})});
+    const double takes = echi_times_head(&p->times[h->rank], take_rows(p, h));
+    if (h->n_visiting == 0) return;
+    const double all = takes + (rounds ? echi_play_adding(p, h->rank, p->head_params) : update);
+    h->busy = true;
+    echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
+                                                            .part = !rounds && update > 0 ? takes / all : 0,
+                                                            .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, which})});
+}
+
+int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
+    const int rank = p->rank[worker], heads = p->plan->shadow == 0 ? 1 : 2;
+    for (int i = 0; i < heads; i++)
+        echi_play_send(p, rank, p->head[i].rank, ECHI_PRIORITY_ROWS,
+                       echi_play_bytes(p, ECHI_KIND_ACT, (double)p->plan->n[rank] * p->load->row),
+                       (struct echi_about){ECHI_PLAY_ROWS, flight, worker, i});
+    return heads;
 }
 
 /* Under a bound the fewest steps of a group are first in the places of its rows. */
-void echi_play_rows_in(struct echi_play *p, int worker, int flight) {
-    struct echi_play_rows *waiting = p->head.waiting;
+void echi_play_rows_in(struct echi_play *p, struct echi_about about) {
+    struct echi_play_head *h = &p->head[about.piece];
+    const bool bounded = echi_policy_of((enum echi_sync)p->plan->sync)->bounded;
     const uint8_t *group_of = p->plan->group_of;
-    int at = p->head.n_waiting++;
-    for (int i = at - 1; i >= 0 && p->head.policy->bounded; i--) {
-        const int other = waiting[i].worker;
-        if (group_of[p->rank[other]] != group_of[p->rank[worker]] || p->head.visits[other] <= p->head.visits[worker]) continue;
-        waiting[at] = waiting[i];
+    int at = h->n_waiting++;
+    for (int i = at - 1; i >= 0 && bounded; i--) {
+        const int other = h->waiting[i].worker;
+        if (group_of[p->rank[other]] != group_of[p->rank[about.worker]] || h->visits[other] <= h->visits[about.worker]) continue;
+        h->waiting[at] = h->waiting[i];
         at = i;
     }
-    waiting[at] = (struct echi_play_rows){(uint16_t)worker, (uint8_t)flight};
-    visit(p);
+    h->waiting[at] = (struct echi_play_rows){(uint16_t)about.worker, (uint8_t)about.owner};
+    visit(p, about.piece);
 }
 
-void echi_play_head_marked(struct echi_play *p) {
-    const int count = p->head.n_visiting;
-    p->head.n_visiting = 0;
-    p->head.in += count;
-    for (int i = 0; i < count; i++) {
-        const struct echi_play_rows r = p->head.visiting[i];
+void echi_play_head_marked(struct echi_play *p, struct echi_about about) {
+    struct echi_play_head *h = &p->head[about.piece];
+    const int count = h->n_visiting;
+    h->n_visiting = 0;
+    h->in += count;
+    for (int i = 0; i < count && about.piece == 0; i++) {
+        const struct echi_play_rows r = h->visiting[i];
         const int rank = p->rank[r.worker];
-        p->head.answering[r.worker] = true;
-        echi_play_send(p, p->plan->head, rank, ECHI_PRIORITY_ANSWER,
+        h->answering[r.worker] = true;
+        echi_play_send(p, h->rank, rank, ECHI_PRIORITY_ANSWER,
                        echi_play_bytes(p, ECHI_KIND_ACT_GRAD, (double)p->plan->n[rank] * p->load->row_grad),
                        (struct echi_about){ECHI_PLAY_ANSWER, r.flight, r.worker, 0});
     }
 }
 
-void echi_play_head_done(struct echi_play *p, bool applied) {
-    p->head.busy = false;
-    if (!applied) echi_play_head_marked(p);   /* nothing is left to be told if a mark has */
-    visit(p);
+void echi_play_head_done(struct echi_play *p, struct echi_about about) {
+    p->head[about.piece].busy = false;
+    if (about.what == ECHI_PLAY_HEAD) echi_play_head_marked(p, about);   /* nothing is left to be told if a mark has */
+    visit(p, about.piece);
 }
 
 void echi_play_answer_left(struct echi_play *p, int worker) {
-    p->head.answering[worker] = false;
-    visit(p);
+    p->head[0].answering[worker] = false;
+    visit(p, 0);
 }

@@ -106,12 +106,8 @@ static void marked(struct echi_pushes *p, struct echi_about a, int unit) {
 
 static void rows_leave(struct echi_pushes *p, int w, int flight) {
     struct echi_push_worker *k = &p->worker[w];
-    const int rank = p->b.rank[w];
-    k->flight[flight].leaving++;
     enter(k, &k->flight[flight], ECHI_PUSH_AT_HEAD);
-    echi_play_send(&p->b, rank, p->b.plan->head, ECHI_PRIORITY_ROWS,
-                   echi_play_bytes(&p->b, ECHI_KIND_ACT, (double)p->b.plan->n[rank] * p->b.load->row),
-                   (struct echi_about){ECHI_PLAY_ROWS, flight, w, 0});
+    k->flight[flight].leaving += echi_play_rows_leave(&p->b, w, flight);
     begin(p, w);
 }
 
@@ -210,7 +206,7 @@ static void done(struct echi_pushes *p, struct echi_about a) {
     case ECHI_PLAY_JOIN: return echi_local_done(p, a.worker, a.what);
     case ECHI_PLAY_DECODE: return decoded(p, a.worker);
     case ECHI_PLAY_HEAD:
-    case ECHI_PLAY_HEAD_APPLY: return echi_play_head_done(&p->b, a.what == ECHI_PLAY_HEAD_APPLY);
+    case ECHI_PLAY_HEAD_APPLY: return echi_play_head_done(&p->b, a);
     default: return echi_owner_computed(p, a);
     }
 }
@@ -220,7 +216,7 @@ static void arrived(struct echi_pushes *p, struct echi_about a) {
     switch (a.what) {
     case ECHI_PLAY_PUSH: return echi_owner_piece_in(p, a.worker, a.owner);
     case ECHI_PLAY_WEIGHTS: return weights_in(p, a.worker);
-    case ECHI_PLAY_ROWS: return echi_play_rows_in(&p->b, a.worker, a.owner);
+    case ECHI_PLAY_ROWS: return echi_play_rows_in(&p->b, a);
     case ECHI_PLAY_ANSWER:
         enter(k, &k->flight[a.owner], ECHI_PUSH_ANSWERED);
         return begin(p, a.worker);
@@ -247,7 +243,7 @@ static void happens(struct echi_pushes *p, const struct echi_happening *h) {
     const struct echi_about a = echi_play_about(h->cookie);
     switch (h->type) {
     case ECHI_HAPPENS_MARK:
-        if (a.what == ECHI_PLAY_HEAD) return echi_play_head_marked(&p->b);
+        if (a.what == ECHI_PLAY_HEAD) return echi_play_head_marked(&p->b, a);
         return marked(p, a, h->unit);
     case ECHI_HAPPENS_DONE: return done(p, a);
     case ECHI_HAPPENS_ARRIVED: return arrived(p, a);

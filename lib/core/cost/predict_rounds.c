@@ -320,7 +320,7 @@ static void arrived(struct play *p, struct echi_about a) {
     case ECHI_PLAY_WEIGHTS:
         hand_on(p, a);
         return weights_in(p, a.worker, a.piece);
-    case ECHI_PLAY_ROWS: return echi_play_rows_in(&p->b, a.worker, 0);
+    case ECHI_PLAY_ROWS: return echi_play_rows_in(&p->b, a);
     case ECHI_PLAY_ANSWER: return answered(p, a.worker);
     case ECHI_PLAY_APPLIED: return word_in(p);
     default: return;
@@ -328,21 +328,18 @@ static void arrived(struct play *p, struct echi_about a) {
 }
 
 static void done(struct play *p, struct echi_about a) {
-    const int rank = p->worker[a.worker].rank;
     switch (a.what) {
     case ECHI_PLAY_STEP:
         if (to_the_end(p, a.worker)) step_done(p, a.worker);
         return;
     case ECHI_PLAY_BACKWARD: return step_done(p, a.worker);
     case ECHI_PLAY_FORWARD:
-        if (!to_the_end(p, a.worker)) return;
-        return echi_play_send(&p->b, rank, p->b.plan->head, ECHI_PRIORITY_ROWS,
-                              echi_play_bytes(&p->b, ECHI_KIND_ACT, (double)p->b.plan->n[rank] * p->b.load->row),
-                              (struct echi_about){ECHI_PLAY_ROWS, 0, a.worker, 0});
+        if (to_the_end(p, a.worker)) echi_play_rows_leave(&p->b, a.worker, 0);
+        return;
     case ECHI_PLAY_APPLY: return applied(p, a);
     case ECHI_PLAY_ADD: return send_sum(p, a.worker, a.piece);
     case ECHI_PLAY_HEAD:
-    case ECHI_PLAY_HEAD_APPLY: return echi_play_head_done(&p->b, a.what == ECHI_PLAY_HEAD_APPLY);
+    case ECHI_PLAY_HEAD_APPLY: return echi_play_head_done(&p->b, a);
     default: return;
     }
 }

@@ -19,6 +19,7 @@ struct echi_plan_request {
     int world;
     int separate;                      /* -1 auto (under GSSP yes), 0 no, 1 yes; only where the model has a cut */
     bool has_cut;
+    bool shadow;                       /* a separate head has a shadow */
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */
     uint32_t batch;                    /* B; 0: chosen (echi_plan_request_round) */

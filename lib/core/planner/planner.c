@@ -95,6 +95,29 @@ static int home_of(const struct echi_plan_request *w, const struct echi_times *t
     return w->home ? w->home - 1 : fastest(w, times, n);
 }
 
+/* With a shadow the head goes where it may be lost: not to rank 0, nor, under a policy with one owner, to that. */
+static int head_of(const struct echi_plan_request *w, const struct echi_times *times, int home) {
+    int best = -1;
+    if (!w->shadow || home != 0) return home;
+    for (int r = 1; r < w->world; r++)
+        if (!w->absent[r] && (best < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
+    return best < 0 ? home : best;
+}
+
+/* Who trains a round's rows the soonest beside the head, -1: none shall; rank 0 on a tie, since with it a run ends anyway. */
+static int shadow_of(const struct echi_plan_request *w, const struct echi_times *times, int head, uint32_t round) {
+    int best = -1;
+    for (int r = 0; r < w->world && w->shadow; r++) {
+        if (r == head || w->absent[r]) continue;
+        if (best < 0 || echi_times_head(&times[r], round) < TIE * echi_times_head(&times[best], round)) best = r;
+    }
+    return best;
+}
+
+static bool is_head(const struct echi_plan *plan, int rank) {
+    return plan->separated && (rank == plan->head || rank == echi_plan_shadow(plan));
+}
+
 /* Samples a second of steps of the i-th measured size. */
 static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + t->messages); }
 
@@ -149,7 +172,7 @@ static void bsp_times(const struct echi_times *times, const struct echi_plan *pl
     const int exchanges = owners > 1 ? 2 : rank == plan->owner_of[0] ? workers : 1;
     memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < out->count; i++) {
-        if (plan->separated) out->head[i] = rank == plan->head ? echi_times_head(times, plan->round) : 0;
+        if (plan->separated) out->head[i] = is_head(plan, rank) ? echi_times_head(times, plan->round) : 0;
         else out->head[i] += 2 * times->exchange * exchanges;
     }
 }
@@ -298,7 +321,7 @@ static void async_groups(const struct echi_plan_request *w, const struct echi_ti
         if (w->absent[r]) continue;
         uint32_t own = w->shares == ECHI_SHARES_LIST ? w->share[r] : n;
         double seconds = own == 0 ? -1 : !plan->separated ? echi_times_whole(&times[r], own)
-                         : r == plan->head ? seconds_beside_head(w, times, r, own) : echi_times_trunk(&times[r], own);
+                         : is_head(plan, r) ? seconds_beside_head(w, times, r, own) : echi_times_trunk(&times[r], own);
         if (w->world == 1 && own) seconds = echi_times_whole(&times[r], own);
         if (seconds <= 0) continue;
         plan->n[r] = own;
@@ -384,7 +407,7 @@ void echi_plan_add_reserve(const struct echi_plan_request *w, const struct echi_
     if (!echi_policy_of((enum echi_sync)plan->sync)->grouped || plan->reserve || plan->n_groups == ECHI_GROUPS_MAX) return;
     int best = -1;
     for (int r = 0; r < plan->world; r++) {
-        if (w->absent[r] || echi_plan_group_owned(plan, r) >= 0 || (plan->separated && plan->head == r)) continue;
+        if (w->absent[r] || echi_plan_group_owned(plan, r) >= 0 || is_head(plan, r)) continue;
         const double link = echi_link_slower(&times[r].link), most = best < 0 ? -1 : echi_link_slower(&times[best].link);
         if (link > most || (link == most && echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
     }
@@ -416,7 +439,11 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = home_of(w, times, plan->round < 64 ? plan->round : 64);
-    if (plan->separated) plan->head = (uint16_t)fast;
+    if (plan->separated) {
+        plan->head = (uint16_t)head_of(w, times, fast);
+        plan->shadow = (uint16_t)(1 + shadow_of(w, times, plan->head, plan->round));
+    }
+    const int home = plan->shadow == 0 ? fast : 0;   /* of an only owner */
     const bool async = w->sync != ECHI_SYNC_BSP;
     plan->flights = async && plan->separated ? (uint8_t)flights_beside_head(w, &times[fast], plan->round) : 1;
     plan->lr = w->lr;
@@ -439,6 +466,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     if (async) {
         plan->damping = w->damping;
         async_groups(w, times, plan);
+        if (plan->n_groups == 1 && plan->shadow > 0) plan->owner_of[0] = (uint16_t)home;
         plan->drop_older = w->drop_older;
         if (w->weigh_by_time) weigh_by_time(times, plan);
         if (w->sync == ECHI_SYNC_LOCAL) {
@@ -448,7 +476,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
         }
     } else {
         plan->n_groups = 1;
-        plan->owner_of[0] = (uint16_t)fast;
+        plan->owner_of[0] = (uint16_t)home;
         ech_status status = bsp_shares(w, times, plan, text, cap);
         if (status != ECH_OK) return status;
     }

@@ -152,9 +152,14 @@ void echi_feed(struct echi_coordinator *c, struct echi_actions *out) {
             feed_one(c, owner, ECHI_ROLE_OWNER, g, out);
             fed++;
         }
-    if (p->separated) feed_one(c, p->head, ECHI_ROLE_HEAD, 0, out);
+    const int head[] = {p->separated ? p->head : -1, echi_plan_shadow(p)};
+    for (int i = 0; i < 2; i++) {
+        if (head[i] < 0) continue;
+        feed_one(c, head[i], ECHI_ROLE_HEAD, 0, out);
+        fed++;
+    }
     /* Each says that it has started, and what it is sent leaves its slot, which evaluations and checkpoints will write. */
-    wait_for(c, (2 + c->goal.resumed) * (fed + p->separated));
+    wait_for(c, (2 + c->goal.resumed) * fed);
 }
 
 static void fed(struct echi_coordinator *c, int64_t now) {
@@ -164,9 +169,10 @@ static void fed(struct echi_coordinator *c, int64_t now) {
     echi_keep_begin(c);
 }
 
-/* What was sent to a lost owner comes back as sent; that it has started it cannot say any more. */
-void echi_feed_lost(struct echi_coordinator *c, int rank, int64_t now) {
+/* What was sent to a lost owner or head comes back as sent; that it has started it cannot say any more. */
+void echi_feed_lost(struct echi_coordinator *c, int rank, bool head, int64_t now) {
     if (c->phase == ECHI_RUN_FEEDS && echi_plan_group_owned(plan_of(c), rank) >= 0 && !c->mark[rank]) fed(c, now);
+    if (c->phase == ECHI_RUN_FEEDS && head && !echi_ranks_has(&c->heads_started, rank)) fed(c, now);
 }
 
 /* ---- progress ---- */
@@ -270,7 +276,8 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_REVOKED: echi_losses_revoked(c, e, out); break;
     case ECHI_KIND_STANDS: echi_takeover_stands(c, e); break;
     case ECHI_KIND_STARTED:
-        c->mark[e->from] = true;
+        if (m->from_role == ECHI_ROLE_HEAD) echi_ranks_add(&c->heads_started, e->from);
+        else c->mark[e->from] = true;
         fed(c, e->now);
         break;
     case ECHI_KIND_APPLIED: on_applied(c, e, out); break;

@@ -45,10 +45,23 @@ static enum echi_ask asked_as(const struct echi_coordinator *c) {
     return c->phase == ECHI_RUN_LAST_EVAL ? ECHI_ASK_LAST : ECHI_ASK_EVAL;
 }
 
+/* Are weights that an evaluation reads still to come? */
+static bool gathers(const struct echi_coordinator *c) {
+    return (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
+}
+
 /* The trunk of group 0, or of the fastest that is left; of several shards one after the other. */
 void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_actions *out) {
     c->source = (uint16_t)echi_plan_shard_owner(plan_of(c), echi_plan_first_group(plan_of(c)), shard);
     echi_ask_copy(c, c->source, ECHI_ROLE_OWNER, asked_as(c), 1, out);
+}
+
+static void ask_head(struct echi_coordinator *c, struct echi_actions *out) {
+    echi_ask_copy(c, plan_of(c)->head, ECHI_ROLE_HEAD, asked_as(c), 2, out);
+}
+
+void echi_eval_ask_new_head(struct echi_coordinator *c, struct echi_actions *out) {
+    if (gathers(c) && c->part_from[2] != ECHI_NO_RANK && plan_of(c)->lost[c->part_from[2]]) ask_head(c, out);
 }
 
 /* The last round that was dealt is over wherever a lease of it was applied, though the coordinator may not have heard of all of them. */
@@ -73,7 +86,7 @@ void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct
     echi_eval_ask_trunk(c, 0, out);
     if (!plan_of(c)->separated) return;
     c->parts_out++;
-    echi_ask_copy(c, plan_of(c)->head, ECHI_ROLE_HEAD, asked_as(c), 2, out);
+    ask_head(c, out);
 }
 
 static void evaluate(struct echi_coordinator *c, struct echi_actions *out) {
@@ -103,11 +116,6 @@ static void give_up(struct echi_coordinator *c, int64_t now, struct echi_actions
 void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (echi_plan_orphaned(plan_of(c))) give_up(c, now, out);
     else echi_eval_ask(c, ECHI_RUN_EVALUATES, out);
-}
-
-/* Are weights that an evaluation reads still to come? */
-static bool gathers(const struct echi_coordinator *c) {
-    return (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out > 0;
 }
 
 /* What living nodes were asked for still comes, and is waited for. */

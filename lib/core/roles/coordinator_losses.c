@@ -71,6 +71,7 @@ void echi_losses_ready(struct echi_coordinator *c, const struct echi_event *e, s
     echi_ledger_ask(c, out);
     /* With shards the evaluation begins anew (echi_eval_lost). */
     if (c->source != ECHI_NO_RANK && is_lost(c, c->source)) echi_eval_ask_trunk(c, 0, out);
+    echi_eval_ask_new_head(c, out);
 }
 
 /* The states that are not agreed on yet: who holds what is asked again. */
@@ -94,6 +95,7 @@ static bool ends_with(const struct echi_coordinator *c, int rank) {
 void echi_lose(struct echi_coordinator *c, int rank, ech_status status, const char *text, int64_t now, struct echi_actions *out) {
     if (is_lost(c, rank)) return;
     const int group = echi_plan_group_owned(&c->plan, rank);
+    const bool head = echi_plan_hosts(&c->plan, rank, ECHI_ROLE_HEAD);
     if (c->phase == ECHI_RUN_ENDS) {
         /* The run has ended well: whoever leaves without its last word only leaves a gap in the report. */
         return echi_end_said(c, rank, out);
@@ -124,7 +126,7 @@ void echi_lose(struct echi_coordinator *c, int rank, ech_status status, const ch
         memcpy(a->msg.text, text, strlen(text));
     }
     if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) echi_feed(c, out);
-    else echi_feed_lost(c, rank, now);
+    else echi_feed_lost(c, rank, head, now);
     if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) echi_eval_held(c, now, out);
     echi_eval_lost(c, rank, now, out);
     echi_keep_lost(c, rank, now);

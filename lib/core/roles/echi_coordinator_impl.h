@@ -44,7 +44,8 @@ static inline void send_params(struct echi_action *a, enum echi_params what, str
 /* All step times are here: the plan, which all are told; then, when all are ready, first weights to all owners. */
 void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out);
 void echi_feed(struct echi_coordinator *c, struct echi_actions *out);
-void echi_feed_lost(struct echi_coordinator *c, int rank, int64_t now);   /* a node is lost meanwhile */
+/* A node is lost meanwhile; `head`: it was the head, or its shadow. */
+void echi_feed_lost(struct echi_coordinator *c, int rank, bool head, int64_t now);
 
 /* ---- coordinator_eval.c ---- */
 
@@ -55,6 +56,7 @@ void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions
 /* Asks for the weights, for an evaluation in this phase; for those of one shard. */
 void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out);
 void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_actions *out);
+void echi_eval_ask_new_head(struct echi_coordinator *c, struct echi_actions *out);   /* where the head that was asked is lost */
 /* For a checkpoint and a rescue, too. Asks this role of `rank` for a copy of its weights or its momentum, which comes to this place of
  * COORD_PARAMS, part by part where it owns shards. A message of one has come: has the last? */
 void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, enum echi_ask what, uint8_t place, struct echi_actions *out);

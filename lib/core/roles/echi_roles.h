@@ -19,7 +19,8 @@
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_flight_phase { ECHI_FLIGHT_WAITS_WEIGHTS, ECHI_FLIGHT_IDLE, ECHI_FLIGHT_FORWARD, ECHI_FLIGHT_WAITS_HEAD,
-                         ECHI_FLIGHT_ANSWERED, ECHI_FLIGHT_BACKWARD, ECHI_FLIGHT_WAITS_NORM, ECHI_FLIGHT_WAITS_PART };
+                         ECHI_FLIGHT_ANSWERED, ECHI_FLIGHT_BACKWARD, ECHI_FLIGHT_WAITS_NORM, ECHI_FLIGHT_WAITS_PART,
+                         ECHI_FLIGHT_WAITS_SHADOW };
 /* One step in flight. Each flight computes on the weights that answer its own last push. */
 struct echi_flight {
     enum echi_flight_phase phase;
@@ -32,6 +33,7 @@ struct echi_flight {
     struct echi_slot grads;                       /* where its gradients are */
     struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
     uint64_t head;                                /* samples in the head's weights that it came from */
+    bool shadowed;                                /* the head's shadow has its rows, or there is none */
     double loss; uint32_t correct;
     int next_part;                                /* the part whose gradient travels next, from the last down */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
@@ -59,8 +61,10 @@ struct echi_worker {
     bool by_part;                                 /* a forward may begin while weights come: each layer waits for its own parts only */
     bool in_weights;                              /* gradients lie where the next weights come to: nobody is lost yet */
     int n_leases;                                 /* in lease[] */
+    uint8_t answers;                              /* WORKER_ACT_GRAD slots (bits) that have an answer of the head */
     uint32_t turns;                               /* changes of phase so far */
     bool entered;                                 /* the owner knows that this worker holds a lease */
+    int head, shadow;                             /* ranks, as the plan has them; before a loss is told */
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
@@ -317,6 +321,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struc
 struct echi_head {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
+    bool shadow;                                  /* it began as one */
     bool started;
     int queued, busy;
     uint8_t current, previous; uint16_t in_flight[3];   /* previous: the weights of the round before */
@@ -331,6 +336,7 @@ struct echi_head {
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     bool member[ECHI_WORLD_MAX];
     bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
+    uint8_t rows[ECHI_WORLD_MAX];                 /* enum echi_rows: what these are */
     struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
     uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose rows wait, the first to be served first */
     /* What was trained of each worker's rows, in a ring: samples that come again, because a node was lost, are not trained again. */
@@ -386,6 +392,7 @@ struct echi_coordinator {
     enum echi_run_phase phase;
     struct echi_choice choice;                    /* how the plan was come to; the driver reads it */
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
+    struct echi_ranks heads_started;              /* the head and its shadow, when they have their first weights */
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
     uint64_t issued, applied, applied_rounds;     /* applied: by all shards */

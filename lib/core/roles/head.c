@@ -3,7 +3,10 @@
  * PROTOCOL.md, "Sources").
  * A batch of rows is trained in one visit, so the head's gradient is never stale; rows of several waiting workers merge
  * into one product. Activation gradients leave before the head's own update. Where no round is waited for, both are one task:
- * its GRADIENT event says that the rows' gradients may leave, and what is left of it is the update. */
+ * its GRADIENT event says that the rows' gradients may leave, and what is left of it is the update.
+ *
+ * A shadow (PROTOCOL.md, "The head's shadow") is a head that workers send a copy of all rows to. It trains them in the order in which they
+ * come, and answers none, until the head is lost: then it is asked like any head. Rows that it has trained come again, and are answered. */
 #include "echi_roles.h"
 
 #include <string.h>
@@ -22,9 +25,11 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     memset(h, 0, offsetof(struct echi_head, member));
     h->setup = setup;
     h->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
+    h->shadow = echi_plan_shadow(&setup->plan) == setup->rank;
     for (int r = 0; r < setup->plan.world; r++) {
         h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
         h->answering[r] = false;
+        h->rows[r] = ECHI_ROWS_NEW;
         h->trained_count[r] = 0;
         h->lease[r] = (struct echi_lease){0};
     }
@@ -42,10 +47,12 @@ static bool free_weights(const struct echi_head *h, struct echi_slot *out) {
  * from rank 0 alone, for their lease to be in the state that is kept. Else their samples are issued again, and not trained again. */
 static bool in_vain(const struct echi_head *h, const struct echi_lease *l) { return h->setup->plan.lost[l->owner]; }
 
+static bool is_copy(const struct echi_head *h, int rank) { return h->rows[rank] == ECHI_ROWS_COPY; }
+
 /* Was this lease's work trained before, for a worker that is lost or for an owner that is? Or, if it is for a lost owner, in a lease
  * that was issued since; then in part, maybe. */
 static bool repeats(const struct echi_head *h, const struct echi_lease *l) {
-    if (!l->again && !in_vain(h, l)) return false;
+    if (!l->again && !in_vain(h, l) && !h->setup->plan.lost[l->worker] && h->rows[l->worker] != ECHI_ROWS_AGAIN) return false;
     for (int r = 0; r < h->setup->plan.world; r++) {
         const uint32_t kept = h->trained_count[r] < ECHI_TRAINED_KEPT ? h->trained_count[r] : ECHI_TRAINED_KEPT;
         for (uint32_t i = 0; i < kept; i++)
@@ -63,11 +70,30 @@ static void remember(struct echi_head *h, const struct echi_lease *l) {
     h->trained[l->worker][at].n = l->n;
 }
 
+/* A copy of rows has been trained, or need not be: the next may come. */
+static void end_copy(const struct echi_head *h, uint16_t rank, struct echi_actions *out) {
+    if (h->member[rank]) echi_act_post(out, rank, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, rank});
+}
+
+/* Those that were trained before. */
+static void drop_copies(struct echi_head *h, struct echi_actions *out) {
+    int kept = 0;
+    for (int i = 0; i < h->queued; i++) {
+        const uint16_t rank = h->queue[i];
+        if (is_copy(h, rank) && repeats(h, &h->lease[rank])) end_copy(h, rank, out);
+        else h->queue[kept++] = rank;
+    }
+    h->queued = kept;
+}
+
 /* Rows that come again are answered like the first time, with the weights of their round, and not trained. */
 static void take_untrained(struct echi_head *h, int at, struct echi_actions *out) {
     const uint16_t rank = h->queue[at];
     const struct echi_lease *l = &h->lease[rank];
     const bool before = h->policy->rounds && l->round < h->version;
+    h->queued--;
+    memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at) * sizeof h->queue[0]);
+    h->repeats += l->n;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_HEAD;
     t->role = ECHI_ROLE_HEAD;
@@ -75,17 +101,20 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
     t->divisor = l->round_size;
     take(h, t, rank);
-    h->queued--;
-    memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at) * sizeof h->queue[0]);
-    h->repeats += l->n;
     h->busy = 1;
 }
 
-/* Merges waiting rows, the first of the queue first. Rows whose answer would be written where the last one is still being read wait. */
+/* Not rows whose answer would be written where the last one is still being read; nor, at a shadow, those of a round that is to come. */
+static bool may_take(const struct echi_head *h, uint16_t rank) {
+    return !h->answering[rank] && !(h->policy->rounds && h->lease[rank].round > h->version);
+}
+
+/* Merges waiting rows, the first of the queue first. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
-    while (at < h->queued && h->answering[h->queue[at]]) at++;
-    if (at == h->queued) return;   /* waits for a SENT */
+    drop_copies(h, out);
+    while (at < h->queued && !may_take(h, h->queue[at])) at++;
+    if (at == h->queued) return;   /* waits for a SENT, or for rows */
     if (repeats(h, &h->lease[h->queue[at]])) return take_untrained(h, at, out);
     struct echi_slot to = {0};
     if (!h->policy->rounds && !free_weights(h, &to)) return;
@@ -105,7 +134,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
         const uint16_t rank = h->queue[i];
         const uint32_t n = h->lease[rank].n;
         /* The first is taken however many it brings, so nobody is passed for ever. */
-        if (h->answering[rank] || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
+        if (!may_take(h, rank) || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
             repeats(h, &h->lease[rank])) {
             h->queue[kept++] = rank;
             continue;
@@ -143,7 +172,8 @@ static void answer(struct echi_head *h, const struct echi_event *e, struct echi_
     const struct echi_task *t = e->task;
     for (int i = 0; i < t->n_rows; i++) {
         const uint16_t rank = t->rows[i];
-        if (!h->member[rank]) continue;   /* lost meanwhile */
+        if (is_copy(h, rank)) end_copy(h, rank, out);
+        if (is_copy(h, rank) || !h->member[rank]) continue;   /* lost meanwhile */
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
         a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, rank};
         h->answering[rank] = true;
@@ -176,18 +206,21 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
     h->apply_due = h->round_in == t->divisor;
 }
 
-/* The next round's rows may come before this one's update is done. */
-static bool of_this_round(const struct echi_head *h, const struct echi_lease *lease) {
-    if (!h->policy->rounds || (lease->again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
+/* The next round's rows may come before this one's update is done; at a shadow, for whose updates nobody waited, those of any to come: a
+ * worker whose last rows wait there sends no more, but in a short round some have none. */
+static bool of_this_round(const struct echi_head *h, const struct echi_lease *lease, enum echi_rows rows) {
+    const bool again = lease->again || rows == ECHI_ROWS_AGAIN;
+    if (h->shadow && lease->round >= h->version) return true;
+    if (!h->policy->rounds || (again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
     if (h->apply_due) return lease->round == h->version + 1;
     return lease->round == h->version && (h->round_in == 0 || lease->round_size == h->apply_divisor);
 }
 
-static bool rows_fit(const struct echi_head *h, int from, const struct echi_lease *l) {
+static bool rows_fit(const struct echi_head *h, int from, const struct echi_lease *l, enum echi_rows rows) {
     const struct echi_plan *p = &h->setup->plan;
     if (l->worker != from || l->owner >= p->world) return false;
     if (in_vain(h, l)) return h->member[from] && l->n >= 1 && l->n <= echi_plan_room(p, from) && l->round_size == p->round;
-    return echi_lease_valid(l, p) && of_this_round(h, l);
+    return echi_lease_valid(l, p) && of_this_round(h, l, rows);
 }
 
 /* Behind what waits, but where a bound makes a group's workers wait for each other the fewest steps are first in the places of its rows. */
@@ -203,11 +236,12 @@ static void queue_rows(struct echi_head *h, uint16_t rank) {
     h->queue[at] = rank;
 }
 
+/* Rows of a lost worker are computed again by others. A copy stays: the head may have trained these rows, and answered them. */
 static void on_lost(struct echi_head *h, int rank) {
     h->member[rank] = false;
     int kept = 0;
     for (int i = 0; i < h->queued; i++)
-        if (h->queue[i] != rank) h->queue[kept++] = h->queue[i];
+        if (h->queue[i] != rank || is_copy(h, rank)) h->queue[kept++] = h->queue[i];
     h->queued = kept;
 }
 
@@ -243,10 +277,13 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
     case ECHI_KIND_ACT:
-        if (!rows_fit(h, e->from, &m->lease))
+        if (m->flag > ECHI_ROWS_AGAIN || !rows_fit(h, e->from, &m->lease, (enum echi_rows)m->flag))
             return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
         h->lease[e->from] = m->lease;
+        h->rows[e->from] = m->flag;
         queue_rows(h, e->from);
+        if (is_copy(h, e->from))
+            echi_act_send(out, e->from, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_SHADOWED)->msg.lease = m->lease;
         break;
     case ECHI_KIND_ASK:
         if (e->from != 0 || !h->started)

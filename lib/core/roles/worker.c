@@ -26,6 +26,8 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->in_weights = echi_plan_grads_in_weights(&setup->plan);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
+    w->head = setup->plan.head;
+    w->shadow = echi_plan_shadow(&setup->plan);
     w->ring.on = echi_plan_rings(&setup->plan);
     echi_worker_begin_shards(w);
 }
@@ -181,7 +183,7 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     go_on(w, now, out);
     go_early(w, now, out);
     struct echi_flight *s = oldest(w, ECHI_FLIGHT_ANSWERED);
-    if (s && !oldest(w, ECHI_FLIGHT_BACKWARD)) backward(w, s, now, out);
+    if (s && !oldest(w, ECHI_FLIGHT_BACKWARD) && !oldest(w, ECHI_FLIGHT_WAITS_SHADOW)) backward(w, s, now, out);
     s = oldest(w, ECHI_FLIGHT_IDLE);
     if (!s || oldest(w, ECHI_FLIGHT_FORWARD)) return;
     const int lease = may_begin(w, s->version);
@@ -425,6 +427,11 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     w->queue[w->queued++] = slot;
 }
 
+static void post_answer(struct echi_worker *w, struct echi_slot slot, struct echi_actions *out) {
+    w->answers &= (uint8_t) ~(1u << slot.index);
+    echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, slot);
+}
+
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_HEAD);   /* the head answers in the order it was asked */
     if (e->from != w->setup->plan.head || !s || e->msg->lease.id != s->lease.id)
@@ -433,9 +440,70 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
     s->correct = e->msg->correct;
     s->act_grad = e->slot;
     s->head = e->msg->head;
+    w->answers |= (uint8_t)(1u << e->slot.index);
     if (!s->abandoned) return enter(w, s, ECHI_FLIGHT_ANSWERED);
-    echi_act_post(out, e->from, ECHI_KIND_ACT_GRAD, e->slot);
+    post_answer(w, e->slot, out);
     over(w, s);
+}
+
+/* The gradients of a step are there, and whoever may be the head next has its rows: a push that is in is never computed again. Where rounds
+ * are waited for, another lease of this round may come: its weights are those that are here. */
+static void end_step(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
+    if (!s->shadowed) return enter(w, s, ECHI_FLIGHT_WAITS_SHADOW);
+    push_ready(w, s, true, now, out);
+    enter(w, s, w->policy->rounds ? ECHI_FLIGHT_IDLE : ECHI_FLIGHT_WAITS_WEIGHTS);
+}
+
+static void set_shadowed(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
+    s->shadowed = true;
+    if (s->phase == ECHI_FLIGHT_WAITS_SHADOW) end_step(w, s, now, out);
+}
+
+/* Rows of a step that is over are asked about by nobody. */
+static void on_shadowed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    if (e->from != echi_plan_shadow(p) && e->from != p->head)
+        return echi_act_fault(out, ECH_E_INTERNAL, "a node that is no shadow of the head said that it has rows");
+    for (int i = 0; i < p->flights; i++)
+        if (begun(&w->flight[i]) && w->flight[i].lease.id == e->msg->lease.id) set_shadowed(w, &w->flight[i], e->now, out);
+}
+
+/* Of the flights that wait for the head, the one that has waited the longest behind `before`; NULL: none. */
+static struct echi_flight *next_to_wait(struct echi_worker *w, const struct echi_flight *before) {
+    struct echi_flight *next = NULL;
+    for (int i = 0; i < w->setup->plan.flights; i++) {
+        struct echi_flight *s = &w->flight[i];
+        if (s->phase == ECHI_FLIGHT_WAITS_HEAD && (!before || s->since > before->since) && (!next || s->since < next->since)) next = s;
+    }
+    return next;
+}
+
+static void send_rows(struct echi_worker *w, struct echi_flight *s, enum echi_rows what, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    const int to = what == ECHI_ROWS_COPY ? echi_plan_shadow(p) : p->head;
+    struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
+    a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, (uint16_t)(s - w->flight)};
+    a->msg.lease = s->lease;
+    a->msg.flag = (uint8_t)what;
+    s->sending++;
+}
+
+/* The shadow is the head now, and has no place for answers yet. Rows that wait for one are behind their copy: they are not trained again.
+ * They are answered in the order in which they are sent, so the first to wait is the first. */
+static void turn_to_shadow(struct echi_worker *w, struct echi_actions *out) {
+    struct echi_flight *waits = NULL;
+    for (int i = 0; i < w->setup->plan.flights; i++)
+        if (!(w->answers >> i & 1)) post_answer(w, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i}, out);
+    while ((waits = next_to_wait(w, waits))) send_rows(w, waits, ECHI_ROWS_AGAIN, out);
+}
+
+/* The head or its shadow is lost, as the plan says. */
+static void on_head_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    if (w->head != w->setup->plan.head) turn_to_shadow(w, out);
+    w->head = w->setup->plan.head;
+    for (int i = 0; i < w->setup->plan.flights; i++)
+        if (w->shadow == e->from) set_shadowed(w, &w->flight[i], e->now, out);
+    w->shadow = echi_plan_shadow(&w->setup->plan);
 }
 
 /* The run cannot go on: how new the newest weights here are, and then they themselves. Whatever comes after that, they are not written. */
@@ -477,6 +545,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
     case ECHI_KIND_WEIGHTS:
     case ECHI_KIND_RING_WEIGHTS: on_weights(w, e, out); break;
     case ECHI_KIND_ACT_GRAD: on_act_grad(w, e, out); break;
+    case ECHI_KIND_SHADOWED: on_shadowed(w, e, out); break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "a worker got a message that is not for workers");
     }
 }
@@ -503,23 +572,20 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         return enter(w, s, ECHI_FLIGHT_WAITS_NORM);
     }
     if (e->task->kind == ECHI_TASK_FORWARD) {
-        struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
-        a->slot = e->task->act;
-        a->msg.lease = s->lease;
-        s->sending++;
-        enter(w, s, ECHI_FLIGHT_WAITS_HEAD);
-        return;
+        send_rows(w, s, ECHI_ROWS_NEW, out);
+        s->shadowed = w->shadow < 0;
+        if (!s->shadowed) send_rows(w, s, ECHI_ROWS_COPY, out);
+        return enter(w, s, ECHI_FLIGHT_WAITS_HEAD);
     }
-    if (e->task->kind == ECHI_TASK_BACKWARD) echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
+    if (e->task->kind == ECHI_TASK_BACKWARD) post_answer(w, e->task->act, out);
     if (s->abandoned) return over(w, s);
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
     w->takeover.gradients = e->task->kind == ECHI_TASK_STEP && s->grads.kind == ECHI_SLOT_WORKER_GRADS;
     w->takeover.of = s->lease;
-    push_ready(w, s, true, e->now, out);
-    /* Where rounds are waited for, another lease of this round may come: its weights are those that are here. */
-    enter(w, s, w->policy->rounds ? ECHI_FLIGHT_IDLE : ECHI_FLIGHT_WAITS_WEIGHTS);
+    if (e->task->kind == ECHI_TASK_STEP) s->shadowed = true;   /* it has no rows */
+    end_step(w, s, e->now, out);
 }
 
 /* What was not pushed yet is given up: it belongs to weights that may not have survived. */
@@ -560,6 +626,7 @@ static void on_moved(struct echi_worker *w, const struct echi_event *e, struct e
 static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     w->in_weights = false;
+    if (e->from == w->head || e->from == w->shadow) on_head_lost(w, e, out);
     if (p->shards) return echi_worker_stop(w, e, out);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         if (w->posted[i] != e->from) continue;
@@ -571,8 +638,8 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
         struct echi_flight *s = &w->flight[i];
         if (!begun(s) || s->lease.owner != e->from) continue;
         owned = s->abandoned = true;
-        if (s->phase != ECHI_FLIGHT_ANSWERED) continue;
-        echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
+        if (s->phase == ECHI_FLIGHT_ANSWERED) post_answer(w, s->act_grad, out);
+        else if (s->phase != ECHI_FLIGHT_WAITS_SHADOW) continue;
         over(w, s);   /* what waits for a batch-norm's sums does so under bsp, where no owner can be lost */
     }
     if (owned) clear_residual(w);

@@ -25,7 +25,8 @@
     X(END, "end", 0)               /* coordinator -> node: the run is over */                                        \
     X(STATS, "stats", 0)           /* node -> coordinator: bytes sent */                                             \
     X(ACT_GRAD, "activation_grad", 1) /* head -> worker: rows [n][cut_width] */                                      \
-    X(ACT, "activation", 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
+    X(ACT, "activation", 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian; `flag`: enum \
+                                         echi_rows */ \
     X(WEIGHTS, "weights", 1)       /* owner -> worker: a snapshot of its layers, one part, the first part first; coded all of \
                                       them as part 0 */                                                              \
     X(PUSH, "push", 1)             /* worker -> owner: gradient of one part (echi_part.h), the last part first */    \
@@ -56,7 +57,8 @@
                                          `samples` samples so far; of their leases the one that stands first in the data */ \
     X(RING_WEIGHTS, "ring_weights", 1) /* owner, worker -> the next worker in the ring: weights of one part */ \
     X(RING_LEASE, "ring_lease", 0) /* worker -> owner: the gradients of this lease are in what goes round the ring; fields as in PUSH */ \
-    X(RATE, "rate", 0)             /* node -> coordinator: so much the link of `peer` has carried; `flag`: in */
+    X(RATE, "rate", 0)             /* node -> coordinator: so much the link of `peer` has carried; `flag`: in */ \
+    X(SHADOWED, "shadowed", 0)     /* head -> worker: the shadow has the rows of this lease */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, payload) ECHI_KIND_##name,
@@ -93,6 +95,10 @@ enum echi_ask { ECHI_ASK_EVAL, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, 
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
 
+/* What ACT brings: rows to be trained and answered; a copy of these for the head's shadow, which says SHADOWED and no more; rows whose copy
+ * it has had, when it is the head: to be answered alone. */
+enum echi_rows { ECHI_ROWS_NEW, ECHI_ROWS_COPY, ECHI_ROWS_AGAIN };
+
 /* What an owner says of a lease: asked for, that it never will be in, or that it is; unasked, that its push was too old (drop_older). */
 enum echi_revoked { ECHI_REVOKED_OUT, ECHI_REVOKED_IN, ECHI_REVOKED_DROPPED };
 
@@ -116,7 +122,7 @@ struct echi_msg {
     uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
                                        echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
                                        WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one; NORM, NORM_ALL:
-                                       backward */
+                                       backward; ACT: enum echi_rows */
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
     uint16_t part;                  /* PUSH, WEIGHTS, RING_SUM, RING_WEIGHTS: the one that it carries, of the plan's table; RESUME to the

@@ -37,6 +37,8 @@ struct echi_plan {
     uint8_t separated;                    /* 1: the layers from the cut on belong to `head` */
     uint16_t world;
     uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
+    uint16_t shadow;                      /* 1 + the rank that trains the head's layers as well, on the same rows, and becomes the head when
+                                             that is lost; 0: none */
     uint8_t flights;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
@@ -76,6 +78,7 @@ struct echi_plan {
      * owner steps that had begun still go; and bit g: it was in group g before. */
     uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
 };
+static inline int echi_plan_shadow(const struct echi_plan *plan) { return plan->shadow - 1; }   /* its rank, -1: none */
 void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
 struct echi_lease;
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
@@ -85,11 +88,11 @@ int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones
 /* The reserve group, which has an owner from the start and workers only while some are unlike all others; -1: none. It sleeps while it
  * has none: no states are sent there, and nobody waits for it; what it once changed is in all others' weights. */
 int echi_plan_reserve(const struct echi_plan *plan);
-/* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk but the reserve's, which may have
+/* May the run go on without this rank? No: rank 0, a head without a shadow, the last owner of the trunk but the reserve's, which may have
  * slept through what the others did, the last worker; an owner of a shard, unless echi_plan_has_heir_of. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
-/* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster; not the
- * reserve. */
+/* Takes a rank out. The shadow of a lost head is the head from then on. The workers of a group whose owner it was join the nearest group
+ * that has one, of two as near the faster; not the reserve. */
 void echi_plan_lose(struct echi_plan *plan, int rank);
 /* The group that rank owns, or owns a shard of, -1: none; whether a group still has its owners; the fastest that has. */
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
@@ -199,7 +202,7 @@ int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
 int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (195 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
+    (197 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -30,7 +30,7 @@ bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role
     case ECHI_ROLE_COORDINATOR: return rank == 0;
     case ECHI_ROLE_WORKER: return plan->group_of[rank] != ECHI_NONE;
     case ECHI_ROLE_OWNER: return echi_plan_group_owned(plan, rank) >= 0;
-    case ECHI_ROLE_HEAD: return plan->separated && plan->head == rank;
+    case ECHI_ROLE_HEAD: return plan->separated && (plan->head == rank || echi_plan_shadow(plan) == rank);
     case ECHI_ROLES: break;
     }
     return false;
@@ -51,7 +51,7 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 }
 
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
-    if (rank == 0 || (plan->separated && plan->head == rank)) return false;
+    if (rank == 0 || (plan->separated && plan->head == rank && plan->shadow == 0)) return false;
     if (echi_plan_has_heir_of(plan, rank)) return true;   /* a worker and owner is left */
     int owners = 0;
     const int owned = echi_plan_group_owned(plan, rank);
@@ -78,6 +78,10 @@ static void join(struct echi_plan *plan, int rank, int group) {
 
 void echi_plan_lose(struct echi_plan *plan, int rank) {
     plan->lost[rank] = 1;
+    if (rank == plan->head || rank == echi_plan_shadow(plan)) {
+        if (rank == plan->head && plan->shadow > 0) plan->head = (uint16_t)echi_plan_shadow(plan);
+        plan->shadow = 0;
+    }
     if (echi_plan_rings(plan) && plan->group_of[rank] != ECHI_NONE) plan->broken = ECHI_RING_BROKE;
     if (plan->shards) return;   /* its shards go to others later (echi_plan_take_over) */
     const int group = echi_plan_group_owned(plan, rank);

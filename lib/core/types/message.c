@@ -51,7 +51,7 @@ static const uint32_t fields[ECHI_KINDS] = {
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
     [ECHI_KIND_END] = F_LAYER | F_FLAG | F_GROUP | F_TEXT,
     [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION | F_HEAD,
-    [ECHI_KIND_ACT] = F_LEASE,
+    [ECHI_KIND_ACT] = F_LEASE | F_FLAG,
     [ECHI_KIND_WEIGHTS] = F_PART | F_FLAG | F_VERSION | F_SAMPLES | F_MEMBERS | F_NUMBER,
     [ECHI_KIND_PUSH] = F_LEASE | F_PART | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
     [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MEMBERS | F_MARKS | F_NUMBER,
@@ -68,6 +68,7 @@ static const uint32_t fields[ECHI_KINDS] = {
     [ECHI_KIND_RING_WEIGHTS] = F_PART | F_VERSION | F_SAMPLES | F_MEMBERS,
     [ECHI_KIND_RATE] = F_GROUP | F_FLAG | F_RATE,
     [ECHI_KIND_RING_LEASE] = F_LEASE | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
+    [ECHI_KIND_SHADOWED] = F_LEASE,
 };
 
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
@@ -297,6 +298,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1 || p->reserve > 1 || p->reserve >= p->n_groups) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
+    if (p->shadow > 0 && (!p->separated || p->shadow > p->world || echi_plan_shadow(p) == p->head)) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->flights < 1 || p->flights > ECHI_FLIGHTS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
@@ -390,6 +392,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->reserve);
     echi_put8(&w, p->separated);
     echi_put16(&w, p->head);
+    echi_put16(&w, p->shadow);
     echi_put8(&w, p->flights);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
@@ -436,6 +439,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->reserve = echi_get8(&r);
     p->separated = echi_get8(&r);
     p->head = echi_get16(&r);
+    p->shadow = echi_get16(&r);
     p->flights = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);

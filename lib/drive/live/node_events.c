@@ -183,6 +183,7 @@ static void log_plan(struct echi_node *n) {
     if (echi_plan_rings(p))
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: gradients are summed on a ring of all workers, in %d parts", p->parts.count);
     if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
+    if (p->shadow > 0) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: rank %d is the head's shadow", echi_plan_shadow(p));
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
     for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->flights;
@@ -434,6 +435,13 @@ static void log_change(struct echi_node *n, const struct echi_msg *m) {
     if (m->kind == ECHI_KIND_LOST && !m->group)
         echi_config_log(n->c->config, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again",
                         m->peer, m->text[0] ? m->text : "nothing was heard of it");
+    const struct echi_plan *p = &n->setup.plan;
+    if (m->kind != ECHI_KIND_LOST || m->group || p->shadow == 0) return;
+    if (m->peer == p->head)
+        echi_config_log(n->c->config, ECH_LOG_WARN, "the separated layers are trained by their shadow, rank %d, from now on; it has none, "
+                        "so its loss would end the run", echi_plan_shadow(p));
+    if (m->peer == echi_plan_shadow(p))
+        echi_config_log(n->c->config, ECH_LOG_WARN, "the head, rank %d, has no shadow any more: its loss would end the run", p->head);
 }
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {

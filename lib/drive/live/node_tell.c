@@ -139,6 +139,9 @@ static void add_flight(struct echi_print *l, const struct echi_node *n, const st
         break;
     case ECHI_FLIGHT_FORWARD: echi_print(l, "computes lease %u forward", s->lease.id); break;
     case ECHI_FLIGHT_WAITS_HEAD: echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
+    case ECHI_FLIGHT_WAITS_SHADOW:
+        echi_print(l, "waits for the head's shadow, rank %d, to have the rows of lease %u", echi_plan_shadow(&n->setup.plan), s->lease.id);
+        break;
     case ECHI_FLIGHT_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
     case ECHI_FLIGHT_BACKWARD:
         echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
@@ -355,7 +358,8 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
         const struct echi_flight *s = &n->role.worker->flight[i];
         const bool weights = (s->phase == ECHI_FLIGHT_WAITS_WEIGHTS && owner_of(n) == peer) ||
                              (s->phase == ECHI_FLIGHT_WAITS_PART && s->early && waits_for_part_of(n, s) == peer);
-        const bool head = s->phase == ECHI_FLIGHT_WAITS_HEAD && n->setup.plan.head == peer;
+        const bool head = (s->phase == ECHI_FLIGHT_WAITS_HEAD && n->setup.plan.head == peer) ||
+                          (s->phase == ECHI_FLIGHT_WAITS_SHADOW && echi_plan_shadow(&n->setup.plan) == peer);
         const bool lease = s->phase == ECHI_FLIGHT_IDLE && n->role.worker->n_leases == 0 && peer == 0;
         if (!weights && !head && !lease) continue;
         echi_print(&l, ", while the worker here ");
