@@ -149,7 +149,8 @@ struct ech_config {
     char sync[16];                /* bsp asp ssp gssp local, or auto: the one that is predicted to learn the fastest */
     int staleness;                /* S, 0.. (default 3) */
     int groups;                   /* 0: auto */
-    int separate;                 /* -1 auto, 0 off, 1 one head owner */
+    int separate;                 /* -1 auto, 0 off, 1 one node trains the head, N from 2: and it begins with layer N of the table that
+                                     `echelon model` prints; with 1, with separate_from */
     int shadow;                   /* 1: where layers are separated, a second node trains them as well, on a copy of all activations that
                                    * workers send: a run outlives the loss of the node that owns them (but rank 0), and loses no update */
     char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
@@ -278,6 +279,10 @@ struct ech_config {
      * rate and optimiser needed to the same losses under bsp and under this policy. Of what is not in it a table tells that was made with
      * LeNet-5. A run that began with `init`, went on from a checkpoint, followed `plan`'s file or was local adds nothing. */
     char efficiency[1024];
+    /* With separate 1: the name of the layer that the head begins with, "fc2"; "": the first fully connected one behind convolutions. One
+     * with parameters, in front of which no branch goes past the cut and there is something to train; else ECH_E_ARGUMENT, with those that
+     * are possible. All nodes the same. */
+    char separate_from[32];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))
@@ -444,6 +449,7 @@ struct ech_report {
     double measured_efficiency, measured_efficiency_error;
     int simulated;                        /* 1: seconds, links and machines are those of a simulation */
     struct ech_spent spent[ECH_WORLD_MAX];/* of each rank; of one that is lost 0 */
+    char head_from[32];                   /* the layer that the head begins with; "" where nothing is separated */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -134,7 +134,7 @@ static const char *remedy(const char *what) {
         {"links", "faster links; --codec topk; a larger --batch, which sends less often; --exchange ring (bsp)"},
         {"latency", "a larger --batch, which has fewer messages for as many samples; nodes nearer to each other"},
         {"owners", "--shards, so that more nodes own parameters (bsp); an owner that does not train"},
-        {"head", "a faster node with the fully connected layers, or --separate off"},
+        {"head", "a faster node with the head, another --separate LAYER, or --separate off"},
         {"variation", "nothing else on these machines; asp, ssp or gssp, which wait less for who is late"}};
     for (size_t i = 0; i < sizeof text / sizeof text[0]; i++)
         if (strcmp(text[i].what, what) == 0) return text[i].remedy;

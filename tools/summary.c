@@ -45,13 +45,15 @@ void groups_print(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) {
         fprintf(to, "  group %d          ", g);
         if (!print_ranks(to, r, g)) fprintf(to, "nobody");
-        fprintf(to, "; %s kept by rank%s %d", r->head >= 0 ? "convolutions" : "weights", r->n_shards ? "s" : "", r->owner_of[g]);
+        fprintf(to, "; %s kept by rank%s %d", r->head >= 0 ? "trunk" : "weights", r->n_shards ? "s" : "", r->owner_of[g]);
         for (int k = 1; k < r->n_shards; k++)
             if (first_shard_of(r, r->shard_owner[k]) == k) fprintf(to, ", %d", r->shard_owner[k]);
         if (r->iteration_seconds[g] > 0) fprintf(to, "; %.3g ms an iteration", 1e3 * r->iteration_seconds[g]);
         fputc('\n', to);
     }
-    if (r->head >= 0) fprintf(to, "  fully connected  trained by rank %d\n", r->head);
+    if (r->head < 0) return;
+    if (r->head_from[0]) fprintf(to, "  head             separated from %s on, trained by rank %d\n", r->head_from, r->head);
+    else fprintf(to, "  head             trained by rank %d\n", r->head);   /* of a report of an older version */
 }
 
 /* "<= 0.5": the upper edge of the bin that holds this part of all pushes. */
@@ -91,7 +93,7 @@ void speed_print(FILE *to, const struct ech_report *r, const char *clock) {
 void what_print(FILE *to, const struct ech_what_if *w) {
     static const struct { const char *what, *of_all, *of_one; } text[] = {
         {"steps", "steps", "steps"}, {"links", "links", "link"}, {"latency", "latency of messages", "latency of messages"},
-        {"owners", "apply at owners", "apply as an owner"}, {"head", "fully connected layers", "fully connected layers"},
+        {"owners", "apply at owners", "apply as an owner"}, {"head", "head", "head"},
         {"variation", "variation of steps", "variation of steps"}};
     for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
         if (strcmp(w->what, text[i].what) != 0) continue;
@@ -142,7 +144,7 @@ static int path_kinds(const struct ech_report *r, struct ech_path_part out[ECH_P
 static void print_part(FILE *to, const struct ech_path_part *part, double all) {
     const bool link = strcmp(part->what, "out") == 0 || strcmp(part->what, "in") == 0;
     const bool head = strcmp(part->what, "head") == 0, wake = strcmp(part->what, "wake") == 0;
-    const char *text = head ? "fully connected layers" : wake ? "wake-ups" : part->what;
+    const char *text = head ? "separated head" : wake ? "wake-ups" : part->what;
     fprintf(to, "%.0f %% ", 100 * part->seconds / all);
     if (link && part->rank < 0) fprintf(to, "links, %s", part->what);
     else if (link) fprintf(to, "rank %d's link, %s", part->rank, part->what);

@@ -13,15 +13,16 @@ struct echi_job {
     const struct ech_data *data;              /* NULL in a session */
     struct echi_param_layer layer[ECHI_LAYERS_MAX]; int n_layers;   /* with parameters */
     size_t n_params;
-    int cut;                                  /* first layer of the head (of the model's layers); 0 when there is none */
-    int cut_params;                           /* the same, counted in layers with parameters; n_layers when there is none */
-    size_t cut_width;                         /* floats a sample at the cut */
+    /* Where the cut may lie. Counted in layers with parameters: in front of the first fully connected one, and in front of that which is
+     * asked for, or else of the same; steps are measured there. n_layers: nowhere. And for each: the model's layer with which the head
+     * would begin, and the floats a sample that cross the cut; width 0: no cut may be there. Of n_layers: one past the last, and 0. */
+    int first_fc, cut_params;
+    struct echi_border { int layer; size_t width; } border[ECHI_LAYERS_MAX + 1];
     uint32_t train_samples, test_samples;
     uint64_t seed;
     bool shuffle;
     bool augment;                             /* training samples are cropped and flipped at random */
     bool draws;                               /* the model has a dropout */
-    bool norms_behind;                        /* it has a batch-norm behind the cut */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
     double measure;                           /* seconds for which steps are measured */
     bool waits;                               /* there are other nodes: between steps it waits for what they send */
@@ -38,6 +39,20 @@ void echi_job_layers(const struct echi_job *job, struct echi_layers *out);
 void echi_parts_sentence(const struct echi_parts *parts, const struct echi_part_fault *fault, char *text, size_t cap);
 /* Can the plan be followed with this model? Else ECH_E_MISMATCH and why. */
 ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *plan, struct ech_error *err);
+/* job_cut.c: `first_fc`, `cut_params` and `border` of a job whose layers are known. ECH_E_ARGUMENT: the cut that option separate asks for
+ * cannot be; the sentence says why, and which can. */
+ech_status echi_job_find_cuts(const struct ech_config *config, struct echi_job *job, struct ech_error *err);
+/* Those that can be, by name; with `numbers` as a plan file counts them, too. */
+void echi_job_list_cuts(const struct echi_job *job, bool numbers, char *text, size_t cap);
+/* May the cut lie in front of this layer with parameters? */
+bool echi_job_may_cut(const struct echi_job *job, int cut);
+/* Of the head under this plan: the model's layer that it begins with, one past the last where nothing is separated; floats a sample that
+ * it is sent, 0 there. */
+int echi_job_head(const struct echi_job *job, const struct echi_plan *plan);
+size_t echi_job_width(const struct echi_job *job, const struct echi_plan *plan);
+size_t echi_job_widest(const struct echi_job *job);   /* the most that any cut may be crossed by */
+/* Is a batch-norm among the layers from `cut` on? */
+bool echi_job_norms_behind(const struct echi_job *job, int cut);
 /* Bytes of what batch-norms sum: of the largest. */
 size_t echi_job_norm_bytes(const struct echi_job *job);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
@@ -75,7 +90,6 @@ void echi_job_take_params(const struct echi_job *job, const struct echi_plan *pl
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len);
 /* The labels that follow the rows of an ACT, two bytes each, the lower first; `at` needs no alignment. */
-#define ECHI_LABEL_BYTES 2
 void echi_labels_put(void *at, const uint16_t *labels, uint32_t n);
 void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n);
 /* Under a codec some kinds are as long as what is written in them; the extent is then the longest. Whether a kind is coded, and the

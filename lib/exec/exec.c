@@ -103,7 +103,7 @@ static void tell_stack(const struct echi_exec *x, const char *name, int base, co
 
 void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
     tell_stack(x, "trunk", 0, x->block ? x->block[0] : x->trunk[0], true, tell, self);
-    tell_stack(x, "head", x->job->cut, x->head, true, tell, self);
+    tell_stack(x, "head", echi_job_head(x->job, &x->setup->plan), x->head, true, tell, self);
     tell_stack(x, "evaluation", 0, x->eval, false, tell, self);
 }
 
@@ -124,7 +124,7 @@ static bool tell_fallbacks(const struct echi_exec *x, int base, const struct ech
 
 void echi_exec_tell_fallbacks(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
     const bool trunk = tell_fallbacks(x, 0, x->block ? x->block[0] : x->trunk[0], tell, self);
-    const bool head = tell_fallbacks(x, x->job->cut, x->head, tell, self);
+    const bool head = tell_fallbacks(x, echi_job_head(x->job, &x->setup->plan), x->head, tell, self);
     if (!trunk && !head) tell_fallbacks(x, 0, x->eval, tell, self);   /* else the same layers again */
 }
 
@@ -256,7 +256,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     if (task->kind == ECHI_TASK_FORWARD) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
-        echi_labels_put(rows + l->n * x->job->cut_width, x->samples.labels, l->n);
+        echi_labels_put(rows + l->n * echi_job_width(x->job, &x->setup->plan), x->samples.labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
@@ -473,7 +473,7 @@ static ech_status damp(struct echi_exec *x, const struct echi_task *task, struct
 }
 
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
-    const size_t width = x->job->cut_width;
+    const size_t width = echi_job_width(x->job, &x->setup->plan);
     uint32_t n = 0;
     for (int i = 0; i < task->n_rows; i++) {
         const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);

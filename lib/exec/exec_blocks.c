@@ -22,14 +22,14 @@ static int samples_in(uint32_t n, uint32_t block) {
 /* With a head elsewhere the activations of all reduction blocks wait for it; else one reduction block is done with before the next. */
 ech_status echi_blocks_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const uint32_t blocks = p->separated ? blocks_of(n) : 1;
+    const uint32_t blocks = p->cut ? blocks_of(n) : 1;
     if (!x->counting) {
         x->blocks = blocks;
         x->block = calloc(blocks, sizeof *x->block);
         if (!x->block) return echi_fail_memory(err, "run.setup", "reduction blocks");
     }
     for (uint32_t g = 0; g < blocks; g++)
-        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_REDUCTION_BLOCK,
+        ECHI_TRY(echi_exec_stack(x, 0, echi_job_head(x->job, p), ECHI_REDUCTION_BLOCK,
                                  x->counting ? NULL : &x->block[g], err));
     if (x->counting) *x->counting += x->job->n_params * sizeof(echi_real);
     if (x->counting) return ECH_OK;
@@ -98,9 +98,9 @@ static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *tas
     ECHI_TRY(echi_exec_samples(x, &task->lease, err));
     for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
         ECHI_TRY(forward(x, task, x->block[g], g, err));
-        ECHI_TRY(echi_stack_output(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * x->job->cut_width, err));
+        ECHI_TRY(echi_stack_output(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * echi_job_width(x->job, &x->setup->plan), err));
     }
-    echi_labels_put(rows + task->lease.n * x->job->cut_width, x->samples.labels, task->lease.n);
+    echi_labels_put(rows + task->lease.n * echi_job_width(x->job, &x->setup->plan), x->samples.labels, task->lease.n);
     return ECH_OK;
 }
 
@@ -108,7 +108,7 @@ static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *ta
                                  struct ech_error *err) {
     const echi_real *rows = echi_exec_slot(x, task->act, NULL);
     for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
-        ECHI_TRY(echi_stack_output_grad(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * x->job->cut_width, err));
+        ECHI_TRY(echi_stack_output_grad(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * echi_job_width(x->job, &x->setup->plan), err));
         ECHI_TRY(backward(x, task, x->block[g], g, result, err));
     }
     return ECH_OK;
@@ -135,7 +135,7 @@ static ech_status head_block(struct echi_exec *x, const struct echi_task *task, 
 }
 
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
-    const size_t width = x->job->cut_width;
+    const size_t width = echi_job_width(x->job, &x->setup->plan);
     bool add = !task->first;
     for (int i = 0; i < task->n_rows; i++) {
         const uint32_t n = task->row_count[i];

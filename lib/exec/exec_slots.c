@@ -117,7 +117,7 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
 /* What the worker computes in. */
 static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, uint32_t n, struct ech_error *err) {
     for (int i = 0; i < p->flights && !p->deterministic; i++)
-        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
+        ECHI_TRY(echi_exec_stack(x, 0, echi_job_head(x->job, p), n, &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_blocks_setup_worker(x, n, err));
     if (x->counting) return ECH_OK;
     ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
@@ -140,9 +140,9 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
-    if (!p->separated) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->flights, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->flights, n * sizeof(echi_real) * x->job->cut_width, err);
+    if (!p->cut) return ECH_OK;
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->flights, n * (sizeof(echi_real) * echi_job_width(x->job, p) + ECHI_LABEL_BYTES), err));
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->flights, n * sizeof(echi_real) * echi_job_width(x->job, p), err);
 }
 
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err) {
@@ -203,11 +203,11 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
 
 /* What the head computes in. */
 static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
-    const size_t width = x->job->cut_width;
+    const size_t width = echi_job_width(x->job, p);
     uint32_t most = ECHI_MERGE_ROWS;
     for (int r = 0; r < p->world; r++)
         if (p->group_of[r] != ECHI_NONE && echi_plan_room(p, r) > most) most = echi_plan_room(p, r);
-    ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
+    ECHI_TRY(echi_exec_stack(x, echi_job_head(x->job, p), x->job->model->n_layers, most, &x->head, err));
     if (x->counting) return ECH_OK;
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
     ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
@@ -216,7 +216,7 @@ static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *
 }
 
 static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
-    const size_t width = x->job->cut_width;
+    const size_t width = echi_job_width(x->job, p);
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = echi_plan_room(p, r);
@@ -240,7 +240,7 @@ static ech_status setup_params(struct echi_exec *x, const struct echi_plan *p, s
     if (echi_exec_trains_in_params(x, p)) return ECH_OK;   /* the other is made where it is needed: echi_exec_copy_place */
     const int in_place = p->shards && echi_device_describe(x->device)->host_memory;   /* else they are copied there */
     if (in_place) ECHI_TRY(wrap(x, ECHI_SLOT_COORD_PARAMS, 1, echi_exec_slot(x, params, NULL), all, err));
-    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1 + in_place, (p->separated ? 2 : 1) - in_place, all, err);
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1 + in_place, (p->cut ? 2 : 1) - in_place, all, err);
 }
 
 ech_status echi_exec_copy_place(struct echi_exec *x, struct ech_error *err) {

@@ -10,19 +10,15 @@
 #include <string.h>
 
 /* Is there something for sync_norm to exchange, and nothing that it would leave out? */
-static ech_status check_norms(const struct ech_config *config, struct echi_job *job, struct ech_error *err) {
-    int norms = 0;
-    for (int i = 0; i < job->n_layers; i++) {
-        norms += job->layer[i].running > 0;
-        job->norms_behind = job->norms_behind || (job->layer[i].running > 0 && i >= job->cut_params);
-    }
+static ech_status check_norms(const struct ech_config *config, const struct echi_job *job, struct ech_error *err) {
     if (!config->sync_norm) return ECH_OK;
-    if (norms == 0)
+    if (!echi_job_norms_behind(job, 0))
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but model %s has no batch-norm: leave it out",
                          job->model->name);
-    if (config->separate == 1 && job->norms_behind)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate 1 separates have a "
-                         "batch-norm among them, which it does not reach: give separate off");
+    if (config->separate > 0 && echi_job_norms_behind(job, job->cut_params))
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate separates, from %s on, "
+                         "have a batch-norm among them, which it does not reach: give separate off",
+                         job->layer[job->cut_params].name);
     return ECH_OK;
 }
 
@@ -34,11 +30,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->data = data;
     job->n_layers = echi_model_param_layers(model, job->layer, ECHI_LAYERS_MAX);
     job->n_params = model->n_params;
-    int cut = echi_model_cut(model);
-    job->cut = cut < model->n_layers ? cut : 0;
-    job->cut_params = job->n_layers;
-    while (job->cut > 0 && job->cut_params > 0 && job->layer[job->cut_params - 1].layer >= job->cut) job->cut_params--;
-    job->cut_width = job->cut > 0 ? echi_shape_size(model->layers[job->cut].in) : 0;
+    ECHI_TRY(echi_job_find_cuts(config, job, err));
     job->train_samples = data->n_train;
     job->test_samples = data->n_test;
     job->seed = config->seed;
@@ -60,7 +52,6 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->precision, known[i].precision) == 0) job->kernels = known[i].by_winograd[2 - config->winograd / 2];
     if (config->deterministic) job->kernels = ECHI_KERNELS_FIXED;
-    if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;
 }
 
@@ -70,8 +61,8 @@ void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, in
     memset(out->norm, 0, sizeof out->norm);
     out->rank = rank;
     out->n_layers = job->n_layers;
-    out->cut_width = (uint32_t)job->cut_width;
-    out->cut = plan->separated ? job->cut_params : job->n_layers;
+    out->cut_width = (uint32_t)echi_job_width(job, plan);
+    out->cut = plan->cut ? plan->cut : job->n_layers;
     out->whole_steps = !job->model;
     for (int i = 0; i < out->cut && plan->sync_norm; i++)
         if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;
@@ -84,6 +75,7 @@ void echi_job_layers(const struct echi_job *job, struct echi_layers *out) {
     for (int i = 0; i < job->n_layers; i++) {
         out->params[i] = job->layer[i].count;
         out->joined[i] = i > 0 && job->layer[i].running > 0;
+        out->width[i] = (uint32_t)job->border[i].width;
     }
 }
 
@@ -91,17 +83,23 @@ ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *pl
     struct echi_layers layers;
     struct echi_part_fault fault;
     char text[200];
-    if (plan->separated && job->cut == 0)
+    if (plan->cut && !echi_job_may_cut(job, plan->cut))
         return echi_fail(err, ECH_E_MISMATCH, "run.setup",
-                         "the plan separates layers, but this model has no fully connected layers behind convolutions");
+                         "the plan separates the layers with parameters from number %d on, and this model cannot be cut there", plan->cut);
     echi_job_layers(job, &layers);
-    if (echi_parts_fit(&plan->parts, &layers, plan->separated, &fault)) return ECH_OK;
+    if (echi_parts_fit(&plan->parts, &layers, plan->cut, &fault)) return ECH_OK;
     echi_parts_sentence(&plan->parts, &fault, text, sizeof text);
     return echi_fail(err, ECH_E_MISMATCH, "run.setup", "the plan's parts are not those of this model: %s", text);
 }
 
 bool echi_job_knows(const struct echi_job *job, const struct echi_plan *plan, const struct echi_msg *m) {
     return (!echi_kind_of_layer(m->kind) || m->layer < job->n_layers) && (!echi_kind_of_part(m->kind) || m->part < plan->parts.count);
+}
+
+bool echi_job_norms_behind(const struct echi_job *job, int cut) {
+    for (int i = cut; i < job->n_layers; i++)
+        if (job->layer[i].running > 0) return true;
+    return false;
 }
 
 size_t echi_job_norm_bytes(const struct echi_job *job) {
@@ -112,7 +110,7 @@ size_t echi_job_norm_bytes(const struct echi_job *job) {
 }
 
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count) {
-    const size_t cut = plan->separated ? job->layer[job->cut_params].at : job->n_params;
+    const size_t cut = plan->cut ? job->layer[plan->cut].at : job->n_params;
     *at = head ? cut : 0;
     *count = head ? job->n_params - cut : cut;
 }
@@ -240,7 +238,7 @@ void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n) {
 
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len) {
-    const size_t width = job->cut_width;
+    const size_t width = echi_job_width(job, plan);
     size_t first = 0, count = 0;
     switch (kind) {
     case ECHI_KIND_RING_WEIGHTS:

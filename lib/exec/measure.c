@@ -127,12 +127,15 @@ static int unit_from(const struct echi_job *job, int layer) {
     return unit;
 }
 
+/* Floats a sample that cross the cut at which steps are measured; 0: there is none. */
+static size_t measured_width(const struct echi_job *job) { return job->border[job->cut_params].width; }
+
 /* A stack may compute several layers with parameters as one; they are taken for equally long. */
 static void note_unit(const struct bench *b, const struct echi_stack *stack, bool head, int unit, enum echi_pass pass) {
     struct unit_watch *w = b->watch;
     if (!w) return;
     const double seconds = seconds_since(w->at, b->device);
-    const int from = head ? b->job->cut : 0, side = head ? b->job->cut_params : 0;
+    const int from = head ? b->job->border[b->job->cut_params].layer : 0, side = head ? b->job->cut_params : 0;
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
     int of = unit_from(b->job, from + first), until = unit_from(b->job, from + end);
@@ -153,7 +156,7 @@ static ech_status stay(const struct bench *b, struct ech_error *err) {
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
     struct echi_stack *stack = (uint32_t)n == b->sizes[0] && b->few[0] ? b->few[head] : head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
-    const size_t cut_bytes = (size_t)n * b->job->cut_width * sizeof *b->visit;
+    const size_t cut_bytes = (size_t)n * measured_width(b->job) * sizeof *b->visit;
     if (head) memcpy(b->visit, b->cut_rows, cut_bytes);
     else ECHI_TRY(read_samples(b, n, false, err));
     ECHI_TRY(echi_stack_input(stack, n, head ? b->visit : b->rows, err));
@@ -394,7 +397,7 @@ static size_t bench_bytes(const struct bench *b) { return echi_stack_bytes(b->tr
 static ech_status both_stacks(const struct bench *b, int most, struct echi_stack **trunk, struct echi_stack **head, struct ech_error *err) {
     const struct echi_job *job = b->job;
     const struct ech_model *model = job->model;
-    const int cut = job->cut > 0 ? job->cut : model->n_layers;
+    const int cut = job->border[job->cut_params].layer;
     ECHI_TRY(echi_stack_create(b->device, job->kernels, model->layers, cut, most, trunk, err));
     if (cut == model->n_layers) return ECH_OK;
     return echi_stack_create(b->device, job->kernels, model->layers + cut, model->n_layers - cut, most, head, err);
@@ -422,7 +425,7 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->sum, err));
     ECHI_TRY(echi_buffer_create_host(b->device, b->owned * sizeof(echi_real), &b->moment, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
-    const size_t cut_bytes = (size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows;
+    const size_t cut_bytes = (size_t)most * (measured_width(job) ? measured_width(job) : 1) * sizeof *b->cut_rows;
     b->cut_rows = echi_alloc_aligned(cut_bytes);
     b->visit = echi_alloc_aligned(cut_bytes);
     b->labels = calloc((size_t)most, sizeof *b->labels);
@@ -435,10 +438,10 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     if (!b->unit || !b->rows || !b->cut_rows || !b->visit || !b->labels || !b->index || !b->who || !b->other)
         return echi_fail(err, ECH_E_MEMORY, "run.measure",
                          "no memory for %zu bytes to measure a step of %d samples in; use a smaller batch or model",
-                         (size_t)most * (echi_shape_size(job->model->input) + 2 * job->cut_width) * sizeof(echi_real) + b->other_bytes,
+                         (size_t)most * (echi_shape_size(job->model->input) + 2 * measured_width(job)) * sizeof(echi_real) + b->other_bytes,
                          most);
     if (!there) echi_model_init(job->model, 1, echi_buffer_host(b->params));
-    for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
+    for (size_t i = 0; i < (size_t)most * measured_width(job); i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
 }
 

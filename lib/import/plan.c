@@ -55,9 +55,10 @@ void echi_import_profile(const struct echi_import *import, const char *name, str
 }
 
 void echi_import_job(const struct echi_import *import, struct echi_job *job) {
-    *job = (struct echi_job){.n_layers = import->count, .cut_params = cut_of(import), .cut_width = width_of(import),
+    *job = (struct echi_job){.n_layers = import->count, .cut_params = cut_of(import), .first_fc = cut_of(import),
                              .train_samples = 1 << 20};
-    job->cut = job->cut_params < job->n_layers ? job->cut_params : 0;
+    job->border[job->cut_params] = (struct echi_border){job->cut_params, width_of(import)};
+    job->border[job->n_layers].layer = job->n_layers;
     for (int i = 0; i < import->count; i++) {
         struct echi_param_layer *layer = &job->layer[i];
         *layer = (struct echi_param_layer){.layer = i, .at = job->n_params, .count = floats_of(import->layer[i].bytes)};
@@ -146,7 +147,9 @@ static ech_status make(struct echi_import *import, const struct ech_sim_options 
     else if (assumed.batch) import->batch = BATCH;
     echi_import_profile(import, name, profile);
     echi_import_job(import, job);
-    if (config->separate == 1 && job->cut == 0)
+    if (config->separate > 1 || config->separate_from[0])
+        return refuse(err, "option separate names a layer, but %s specifies one place to cut at most: give on, auto or off", name);
+    if (config->separate > 0 && job->cut_params == job->n_layers)
         return refuse(err, "option separate is on, but %s does not specify which layers are fully connected and what their input is", name);
     if (config->sync_norm)
         return refuse(err, "option sync-norm is on, but %s does not specify which layers are batch-norms: leave it out", name);

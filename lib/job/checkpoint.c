@@ -13,7 +13,8 @@
 /* ---------------------------------------------------------------- words */
 
 /* Every word of the metadata. Of NUMBERS and REALS the run goes on; the rest is compared, or only for people. MORE may be missing: files
- * from before there was Adam have no optimizer, and what moments weigh stands only with Adam, for each group there is. */
+ * from before there was Adam have no optimizer, those from before there was a choice no first layer of the head; and what moments weigh
+ * stands only with Adam, for each group there is. */
 #define WORDS(TEXT, NUMBER, REAL, MORE)                                                                                          \
     TEXT(FORMAT, "echelon_checkpoint") TEXT(VERSION, "version") TEXT(MODEL, "model") TEXT(MODEL_HASH, "model_hash")           \
     TEXT(DATA, "data") TEXT(DATA_HASH, "data_hash") TEXT(ORDER, "order") TEXT(SYNC, "sync")                                   \
@@ -22,7 +23,7 @@
     NUMBER(CLOCK, "training_ns") NUMBER(MEASURING, "measuring_ns") NUMBER(KEEPING, "checkpoint_ns")                           \
     NUMBER(TARGET_AT, "target_ns") NUMBER(TARGET_SAMPLES, "target_samples")                                                   \
     REAL(LR, "lr") REAL(MOMENTUM, "momentum") REAL(ACCURACY, "accuracy") REAL(BEST, "best_accuracy") REAL(LOSS, "train_loss") \
-    MORE(OPTIMIZER, "optimizer") MORE(WEIGH_0, "moments_weigh.0") MORE(WEIGH_1, "moments_weigh.1") MORE(WEIGH_2, "moments_weigh.2")     \
+    MORE(OPTIMIZER, "optimizer") MORE(CUT, "head_from") MORE(WEIGH_0, "moments_weigh.0") MORE(WEIGH_1, "moments_weigh.1") MORE(WEIGH_2, "moments_weigh.2")     \
     MORE(WEIGH_3, "moments_weigh.3") MORE(WEIGH_4, "moments_weigh.4") MORE(WEIGH_5, "moments_weigh.5") MORE(WEIGH_6, "moments_weigh.6") \
     MORE(WEIGH_7, "moments_weigh.7")
 #define WORD_NAME(name, key) W_##name,
@@ -72,7 +73,7 @@ int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const s
     put_number(&words[W_WORLD], plan->world);
     put_number(&words[W_BATCH], plan->round);
     put_number(&words[W_GROUPS], plan->n_groups);
-    put_number(&words[W_SEPARATED], plan->separated);
+    put_number(&words[W_SEPARATED], plan->cut > 0);
     put_number(&words[W_EPOCH], at->epoch);
     put_number(&words[W_START], at->start);
     put_number(&words[W_SAMPLES], at->samples);
@@ -90,7 +91,8 @@ int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const s
     put_real(&words[W_BEST], at->best_accuracy);
     put_real(&words[W_LOSS], at->loss);
     echi_word_text(&words[W_OPTIMIZER], echi_optimizer_name(plan->optimizer));
-    for (int g = 0; weigh && g < plan->n_groups; g++) put_weigh(&words[W_WEIGH_0 + g], weigh[g], g == 0 && plan->separated ? 2 : 1);
+    echi_word_text(&words[W_CUT], plan->cut ? job->layer[plan->cut].name : "none");
+    for (int g = 0; weigh && g < plan->n_groups; g++) put_weigh(&words[W_WEIGH_0 + g], weigh[g], g == 0 && plan->cut ? 2 : 1);
     return W_WEIGH_0 + (weigh ? plan->n_groups : 0);
 }
 
@@ -181,11 +183,19 @@ static ech_status check_same(const struct reader *r, const struct echi_job *job)
     return ECH_OK;
 }
 
+/* The head begins with a layer that it may begin with. */
+static bool read_cut(const struct reader *r, const struct echi_job *job, struct echi_checkpoint *c) {
+    c->cut = r->number[W_SEPARATED] == 0 ? 0 : r->given[W_CUT] ? 1 : job->first_fc;
+    if (r->number[W_SEPARATED] == 0) return !r->given[W_CUT] || strcmp(r->text[W_CUT], "none") == 0;
+    while (r->given[W_CUT] && c->cut < job->n_layers && strcmp(job->layer[c->cut].name, r->text[W_CUT]) != 0) c->cut++;
+    return echi_job_may_cut(job, c->cut);
+}
+
 /* The numbers make sense together: up to `samples` each sample of each epoch is in, and nothing else. */
 static ech_status read_standing(const struct reader *r, const struct echi_job *job, struct echi_checkpoint *c) {
     const uint64_t *n = r->number;
     uint64_t in;
-    if (n[W_GROUPS] < 1 || n[W_GROUPS] > ECHI_GROUPS_MAX || n[W_SEPARATED] > (job->cut > 0))
+    if (n[W_GROUPS] < 1 || n[W_GROUPS] > ECHI_GROUPS_MAX || n[W_SEPARATED] > 1 || !read_cut(r, job, c))
         return no_checkpoint(r, "its groups make no sense", "");
     if (n[W_EPOCH] > UINT32_MAX || n[W_START] > job->train_samples || __builtin_mul_overflow(n[W_EPOCH], job->train_samples, &in) ||
         n[W_SAMPLES] != in + n[W_START])
@@ -193,7 +203,6 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
     if (n[W_ACCURACY] > BILLION || n[W_BEST] > BILLION || r->none[W_LOSS])
         return no_checkpoint(r, "its accuracy or loss makes no sense", "");
     c->groups = (int)n[W_GROUPS];
-    c->separated = n[W_SEPARATED] != 0;
     c->local = strcmp(r->text[W_SYNC], echi_policy_of(ECHI_SYNC_LOCAL)->name) == 0;
     c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES],
         .evals = n[W_EVALS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
@@ -229,23 +238,23 @@ static ech_status read_optimizer(const struct reader *r, struct echi_checkpoint 
     c->adam = !c->local && echi_optimizer_adam(optimizer);
     for (int g = 0; c->adam && g < c->groups; g++) {
         if (!r->given[W_WEIGH_0 + g]) return no_checkpoint(r, "its metadata lacks ", keys[W_WEIGH_0 + g]);
-        if (!parse_weigh(r->text[W_WEIGH_0 + g], c->weigh[g], g == 0 && c->separated ? 2 : 1))
+        if (!parse_weigh(r->text[W_WEIGH_0 + g], c->weigh[g], g == 0 && c->cut ? 2 : 1))
             return no_checkpoint(r, "its metadata has no sound value for ", keys[W_WEIGH_0 + g]);
     }
     return ECH_OK;
 }
 
-int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam,
+int echi_checkpoint_parts(const struct echi_job *job, int groups, int cut, bool adam,
                           struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]) {
     const int all = job->model->n_layers;
     int n = 0;
     out[n++] = (struct echi_checkpoint_part){.set = {.end = all}, .group = -1};
     for (int second = 0; second <= adam; second++)
         for (int g = 0; g < groups; g++)
-            for (int head = 0; head <= (separated && g == 0); head++) {
+            for (int head = 0; head <= (cut > 0 && g == 0); head++) {
                 struct echi_checkpoint_part *p = &out[n++];
-                *p = (struct echi_checkpoint_part){.set = {.learned = true, .first = head ? job->cut : 0,
-                                                           .end = separated && !head ? job->cut : all},
+                *p = (struct echi_checkpoint_part){.set = {.learned = true, .first = head ? job->border[cut].layer : 0,
+                                                           .end = cut > 0 && !head ? job->border[cut].layer : all},
                                                    .group = g, .head = head, .second = second};
                 snprintf(p->set.prefix, sizeof p->set.prefix, second ? "second.%d." : "momentum.%d.", g);
             }
@@ -263,7 +272,7 @@ static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, siz
                                struct echi_checkpoint *c) {
     struct echi_checkpoint_part parts[ECHI_CHECKPOINT_PARTS];
     struct echi_tensors *list;
-    const int n_parts = echi_checkpoint_parts(job, c->groups, c->separated, c->adam, parts);
+    const int n_parts = echi_checkpoint_parts(job, c->groups, c->cut, c->adam, parts);
     c->weights = calloc(job->n_params, sizeof *c->weights);
     c->momentum = calloc((size_t)c->groups * job->n_params, sizeof *c->momentum);
     c->second = c->adam ? calloc((size_t)c->groups * job->n_params, sizeof *c->second) : NULL;
@@ -322,7 +331,7 @@ static void share_moments(const struct echi_checkpoint *c, const struct echi_job
                           const struct echi_memory *m, float *out) {
     int from = g < c->groups && c->weigh[g][0].second > 0 ? g : 0;
     while (from + 1 < c->groups && !(c->weigh[from][0].second > 0)) from++;   /* an owner that was lost has none */
-    const size_t cut = c->separated ? job->layer[job->cut_params].at : job->n_params;
+    const size_t cut = c->cut ? job->layer[c->cut].at : job->n_params;
     struct echi_adam_weights all = {0, 0};
     for (int part = 0; part < 2; part++) {
         const size_t first = part && cut > at ? cut : at, end = !part && cut < at + count ? cut : at + count;

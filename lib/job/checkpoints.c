@@ -276,7 +276,7 @@ static struct echi_memory memory_of(const struct echi_checkpoints *f, bool head)
 static int make_words(const struct echi_checkpoints *f, const struct echi_standing *at, struct echi_word words[ECHI_CHECKPOINT_WORDS]) {
     struct echi_adam_weights weigh[ECHI_GROUPS_MAX][2] = {0};
     for (int g = 0; with_adam(f) && g < f->plan.n_groups; g++)
-        for (int head = 0; head <= (g == 0 && f->plan.separated); head++)
+        for (int head = 0; head <= (g == 0 && f->plan.cut > 0); head++)
             memcpy(&weigh[g][head], (const uint8_t *)f->kept[1 + g] + memory_of(f, head).at, sizeof weigh[g][head]);
     return echi_checkpoint_words(words, f->job, &f->plan, at, with_adam(f) ? weigh : NULL);
 }
@@ -400,13 +400,13 @@ ech_status echi_checkpoints_prepare(struct echi_checkpoints *f, const struct ech
     const struct echi_standing longest = {.samples = 0};
     f->plan = *plan;
     memcpy(f->kept, kept, (size_t)(1 + plan->n_groups) * sizeof *kept);
-    const int n = echi_checkpoint_parts(f->job, plan->n_groups, plan->separated, with_adam(f), parts);
+    const int n = echi_checkpoint_parts(f->job, plan->n_groups, plan->cut, with_adam(f), parts);
     for (int i = 0; i < n; i++) {
         const struct echi_checkpoint_part *p = &parts[i];
         const struct echi_memory m = memory_of(f, p->head);
         const float *values = f->kept[1 + p->group] + (p->group < 0 ? 0 : p->second ? m.second : m.first);
         memcpy(&parts[i].set.values, &values, sizeof values);   /* only read */
-        if (p->head) parts[i].set.at = f->job->layer[f->job->cut_params].at;
+        if (p->head) parts[i].set.at = f->job->layer[plan->cut].at;
     }
     ECHI_TRY(echi_checkpoint_tensors(f->job, parts, n, &f->tensors, err));
     const int n_words = make_words(f, &longest, words);

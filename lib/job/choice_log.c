@@ -13,7 +13,7 @@ static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
     struct echi_print l = {buf, cap, 0};
     echi_print(&l, "%s", echi_policy_of((enum echi_sync)c->sync)->name);
     if (c->groups > 1) echi_print(&l, ", %d groups", c->groups);
-    if (c->separated) echi_print(&l, ", layer separation");
+    if (c->cut) echi_print(&l, ", layer separation");
 }
 
 /* The best of those that were not taken; NULL: there was no other. */

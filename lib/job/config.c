@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { INT, INT64, UINT32, UINT64, REAL, SWITCH, TEXT };
+enum kind { INT, INT64, UINT32, UINT64, REAL, SWITCH, TEXT, LAYER };   /* LAYER: `separate`, a number, with `separate_from`, a name */
 
 /* A word that stands for a number which cannot be written otherwise. */
 struct word {
@@ -30,6 +30,7 @@ static const struct word auto_negative[WORDS_MAX] = {{"auto", -1}};
 static const struct word off_zero[WORDS_MAX] = {{"off", 0}};
 static const struct word off_negative[WORDS_MAX] = {{"off", -1}};
 static const struct word separate_words[WORDS_MAX] = {{"auto", -1}, {"off", 0}};
+#define SEPARATE_MAX 256   /* layers that a model may have */
 
 struct rule {
     enum kind kind;
@@ -76,8 +77,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp) or another share of "  \
       "rounds (bsp, --shares speed), parts of gradients follow links and steps (topk), and a plan that has become clearly "   \
       "better is named in the log; off: never")                                                                               \
-    X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
-      "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
+    X(separate, "separate", "LAYER", "auto", LAYER, 0, SEPARATE_MAX, separate_words, separate_fits,                           \
+      "layers that one node trains for all: off; on: from the first fully connected one on; or from this one on, by name or number, as " \
+      "`echelon model` prints them; auto (gssp, auto): from where it is predicted to be fastest, else off")                   \
     X(shadow, "shadow", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                             \
       "a second node trains the separated layers as well, and takes over when the one that does is lost")                     \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
@@ -204,7 +206,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, efficiency) + sizeof ((struct ech_config *)0)->efficiency == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, separate_from) + sizeof ((struct ech_config *)0)->separate_from == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 
@@ -242,6 +244,7 @@ static double number_of(const struct ech_config *config, const struct rule *rule
     const void *field = (const char *)config + rule->at;
     switch (rule->kind) {
     case INT:
+    case LAYER:
     case SWITCH: return *(const int *)field;
     case INT64: return (double)*(const int64_t *)field;
     case UINT32: return *(const uint32_t *)field;
@@ -257,6 +260,7 @@ static void put_number(struct ech_config *config, const struct rule *rule, doubl
     void *field = (char *)config + rule->at;
     switch (rule->kind) {
     case INT:
+    case LAYER:
     case SWITCH: *(int *)field = (int)value; break;
     case INT64: *(int64_t *)field = (int64_t)value; break;
     case UINT32: *(uint32_t *)field = (uint32_t)value; break;
@@ -271,6 +275,9 @@ static const char *allowed(int i, char *buf, size_t cap) {
     const struct rule *rule = &rules[i];
     const struct word *w = rule->words;
     if (rule->kind == SWITCH) snprintf(buf, cap, "'on' or 'off'");
+    else if (rule->kind == LAYER)
+        snprintf(buf, cap, "'auto', 'off', 'on', or the layer that the head begins with, by name or by number from 2 to %d, as in fc2",
+                 SEPARATE_MAX);
     else if (rule->kind == UINT64) snprintf(buf, cap, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
     else
         snprintf(buf, cap, "a %snumber from %.15g to %.15g%s%s%s%s%s%s", rule->kind == REAL ? "" : "whole ", rule->least,
@@ -281,9 +288,15 @@ static const char *allowed(int i, char *buf, size_t cap) {
 
 static bool is_digits(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
 
+/* Of a layer: letters, digits and underscores, the first no digit. */
+static bool is_name(const char *text) {
+    return *text && !strchr("0123456789", *text) && !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_")];
+}
+
 /* Writes `text` into the field of option i, or returns false when it is none of what `allowed` says. */
 static bool put_text(struct ech_config *config, int i, const char *text) {
     const struct rule *rule = &rules[i];
+    if (rule->kind == LAYER) memset(config->separate_from, 0, sizeof config->separate_from);
     for (int w = 0; w < WORDS_MAX && rule->words[w].text; w++) {
         if (strcmp(rule->words[w].text, text) != 0) continue;
         put_number(config, rule, rule->words[w].value);
@@ -294,6 +307,11 @@ static bool put_text(struct ech_config *config, int i, const char *text) {
         bool on = strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
         if (!on && strcmp(text, "off") != 0 && strcmp(text, "0") != 0) return false;
         value = on;
+    } else if (rule->kind == LAYER && !is_digits(text)) {
+        const bool on = strcmp(text, "on") == 0;
+        if (!on && (!is_name(text) || strlen(text) >= sizeof config->separate_from)) return false;
+        strcpy(config->separate_from, on ? "" : text);
+        value = 1;
     } else if (rule->kind == UINT64) {
         if (!is_digits(text)) return false;
         errno = 0;
@@ -332,11 +350,12 @@ static ech_status sync_fits(const struct ech_config *config, struct ech_error *e
     return echi_refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp, local or auto", config->sync);
 }
 
+/* A program may set one field and not the other. Which layers there are only the model tells (lib/exec/job_cut.c). */
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err) {
-    if (config->separate <= 1) return ECH_OK;
-    return echi_fail(err, ECH_E_UNSUPPORTED, "config",
-                     "option separate is %d: several nodes for the fully connected layers come in a later version; give 1, "
-                     "'auto' or 'off'", config->separate);
+    if (!memchr(config->separate_from, 0, sizeof config->separate_from))
+        return echi_refuse(err, "separate_from has no end: give at most %zu bytes and a final NUL", sizeof config->separate_from - 1);
+    if (config->separate == 1 || !config->separate_from[0]) return ECH_OK;
+    return echi_refuse(err, "separate_from is %s, and separate is %d: give 1 with it", config->separate_from, config->separate);
 }
 
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
@@ -509,6 +528,9 @@ ech_status ech_config_set(struct ech_config *config, const char *name, const cha
     } else if (!put_text(&next, i, value))
         return echi_refuse(err, "option %s is '%.60s': give %s", name, value, allowed(i, what, sizeof what));
     ECHI_TRY(echi_config_field_fits(&next, i, err));
+    if (next.separate_from[0] && config->size < sizeof next)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option separate is %s, but names of layers are newer than the header that this "
+                         "program was compiled with: compile it anew, or give the layer's number", value);
     echi_config_give_back(config, &next);
     return ECH_OK;
 }

@@ -17,7 +17,7 @@
 struct echi_checkpoint {
     struct echi_standing at;
     int groups;
-    bool separated;                           /* only group 0 has the momentum of the head's layers */
+    int cut;                                  /* as in the plan; above 0 only group 0 has the momentum of the head's layers */
     bool local;                               /* its momentum is of the outer step, in units of weights */
     char optimizer[16];
     bool adam;                                /* the owners' was Adam: `momentum` has first moments, `second` the second, */

@@ -4,7 +4,7 @@
 #define ECHI_CHECKPOINT_IMPL_H
 #include "echi_checkpoint.h"
 
-#define ECHI_CHECKPOINT_WORDS (28 + ECHI_GROUPS_MAX)
+#define ECHI_CHECKPOINT_WORDS (29 + ECHI_GROUPS_MAX)
 /* The metadata of a checkpoint; returns how many words there are. `weigh`: with Adam, of each group's moments, and of the head's. */
 int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
                           const struct echi_standing *at, struct echi_adam_weights (*weigh)[2]);
@@ -16,7 +16,7 @@ struct echi_checkpoint_part {
     bool head, second;                        /* of the head's layers; of the squares */
 };
 #define ECHI_CHECKPOINT_PARTS (1 + 2 * (ECHI_GROUPS_MAX + 1))
-int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam,
+int echi_checkpoint_parts(const struct echi_job *job, int groups, int cut, bool adam,
                           struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]);
 ech_status echi_checkpoint_tensors(const struct echi_job *job, const struct echi_checkpoint_part *parts, int n_parts,
                                    struct echi_tensors **out, struct ech_error *err);

@@ -17,7 +17,8 @@
  *     lr_steps 30,60,80                       (epochs; only with schedule step, as the next)
  *     lr_factor 0.1
  *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
- *     head 0                                  (or none)
+ *     head 0 from 2                           (rank, and the first layer with parameters that is the head's, counted from 0 as in the lines
+ *                                             of parts; without `from` the first fully connected one; or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
  *     reserve 3                               (owner of one group more, for who falls behind; without it there is none)
  *     group 1 owner 0 workers 0:64
@@ -84,7 +85,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
     if (p->schedule.kind == ECHI_SCHEDULE_COSINE) PRINT("lr_epochs %.17g\n", p->schedule.epochs);
     if (p->sync == ECHI_SYNC_ASP) PRINT("drop_older %.17g\n", p->drop_older);
     if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
-    if (p->separated) PRINT("head %d\n", p->head);
+    if (p->cut) PRINT("head %d from %d\n", p->head, p->cut);
     else PRINT("head none\n");
     if (p->shadow > 0) PRINT("shadow %d\n", echi_plan_shadow(p));
     for (int g = 0; g < p->n_groups - p->reserve; g++) {
@@ -128,6 +129,7 @@ struct reader {
     char *rest;
     struct ech_error *err;
     uint16_t reserve;
+    int usual_cut;
     struct echi_link *link;   /* of ECHI_WORLD_MAX ranks */
 };
 
@@ -343,6 +345,17 @@ static ech_status read_exchange(struct reader *r, const char *word, struct echi_
     return refuse(r, "exchange is server or ring", word);
 }
 
+/* Behind the head's rank. */
+static ech_status read_cut(struct reader *r, struct echi_plan *p) {
+    unsigned long v = 0;
+    char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word) return ECH_OK;
+    if (strcmp(word, "from") != 0) return refuse(r, "behind the head's rank comes 'from', or nothing", word);
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 1, ECHI_UNITS_MAX - 1, "the head begins with a layer, a number from 1 to 255", &v));
+    p->cut = (uint8_t)v;
+    return ECH_OK;
+}
+
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "link") == 0) return read_link(r);
@@ -368,11 +381,11 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         return refuse(r, "sync is one of bsp, asp, ssp, gssp, local", word);
     }
     if (strcmp(key, "head") == 0) {
-        p->separated = word && strcmp(word, "none") != 0;
-        if (word && !p->separated) return ECH_OK;
+        if (word && strcmp(word, "none") == 0) return ECH_OK;
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "head needs a rank, or none", &v));
         p->head = (uint16_t)v;
-        return ECH_OK;
+        p->cut = (uint8_t)r->usual_cut;
+        return read_cut(r, p);
     }
     if (strcmp(key, "shadow") == 0) {
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "shadow needs a rank", &v));
@@ -440,12 +453,12 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
 }
 
 /* The lines of a text, which it takes apart. */
-static ech_status read_text(const char *path, char *text, size_t len, struct echi_plan *p, struct echi_link *link, struct ech_error *err) {
+static ech_status read_text(const char *path, int usual_cut, char *text, size_t len, struct echi_plan *p, struct echi_link *link, struct ech_error *err) {
     echi_plan_clear(p);
     p->staleness = 3;
     p->flights = 1;
     p->rounds_apart = 4;
-    struct reader r = {.path = path, .err = err, .reserve = ECHI_NO_RANK, .link = link};
+    struct reader r = {.path = path, .err = err, .reserve = ECHI_NO_RANK, .usual_cut = usual_cut, .link = link};
     ech_status status = strlen(text) == len ? ECH_OK : echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a text file", path);
     for (char *line = text, *next; status == ECH_OK && line; line = next) {
         next = strchr(line, '\n');
@@ -481,7 +494,7 @@ static ech_status read_text(const char *path, char *text, size_t len, struct ech
     return status == ECH_OK ? check_links(&r, p) : status;
 }
 
-ech_status echi_plan_load(const char *path, struct echi_plan *p, struct echi_link out_link[ECHI_WORLD_MAX], struct ech_error *err) {
+ech_status echi_plan_load(const char *path, int usual_cut, struct echi_plan *p, struct echi_link out_link[ECHI_WORLD_MAX], struct ech_error *err) {
     uint8_t *bytes;
     size_t len;
     ECHI_TRY(echi_file_read(path, PLAN_FILE_MAX, &bytes, &len, err));
@@ -491,7 +504,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct echi_lin
     if (status == ECH_OK) {
         memcpy(text, bytes, len);
         text[len] = 0;
-        status = read_text(path, text, len, p, link, err);
+        status = read_text(path, usual_cut, text, len, p, link, err);
     }
     if (status == ECH_OK && out_link) memcpy(out_link, link, ECHI_WORLD_MAX * sizeof *link);
     free(link);

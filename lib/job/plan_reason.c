@@ -40,10 +40,12 @@ static bool wrong_groups(const struct echi_plan *p, const struct reason *to) {
 static bool wrong_sums(const struct echi_plan *p, const struct reason *to) {
     uint64_t sum = 0;
     for (int r = 0; r < p->world; r++) sum += p->n[r];
-    if (p->separated && p->head >= p->world)
+    if (!p->cut && p->head != ECHI_NO_RANK)
+        return found(to, "head %d, but the model has no usual place to cut: give the head's first layer, as in head %d from 2", p->head, p->head);
+    if (p->cut && p->head >= p->world)
         return found(to, "head %d, but the ranks are 0 to %d: name one of them, or none", p->head, p->world - 1);
     const int shadow = echi_plan_shadow(p);
-    if (shadow >= 0 && !p->separated)
+    if (shadow >= 0 && !p->cut)
         return found(to, "it has a shadow, but no head: remove the line 'shadow', or name a head");
     if (shadow >= p->world)
         return found(to, "shadow %d, but the ranks are 0 to %d: name one of them", shadow, p->world - 1);
@@ -114,16 +116,16 @@ static bool wrong_optimizer(const struct echi_plan *p, const struct reason *to) 
 
 static bool wrong_rules(const struct echi_plan *p, const struct reason *to) {
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
-    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
+    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->cut;
     if (policy->rounds && p->damping > 0) return found(to, "damping is for asp, ssp and gssp: remove it, or choose one of these");
     if (p->deterministic && (!policy->rounds || policy->local)) return found(to, "deterministic is for bsp: set it to 0, or choose bsp");
     if (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))
         return found(to, "sync_norm is for bsp without deterministic: set one of them to 0");
-    if (p->flights > 1 && (policy->rounds || !p->separated)) return found(to, "flights above 1 need a head under asp, ssp or gssp");
+    if (p->flights > 1 && (policy->rounds || !p->cut)) return found(to, "flights above 1 need a head under asp, ssp or gssp");
     if (p->drop_older > 0 && !plain_asp) return found(to, "drop_older is for asp without a head: remove it");
     if (!policy->local && (p->outer_lr != 0 || p->outer_momentum != 0))
         return found(to, "outer_lr and outer_momentum are for local: remove them, or choose local");
-    if (policy->local && p->separated) return found(to, "local has no head: write head none");
+    if (policy->local && p->cut) return found(to, "local has no head: write head none");
     for (int r = 0; r < p->world; r++) {
         if (p->deterministic && p->n[r] % ECHI_REDUCTION_BLOCK)
             return found(to, "deterministic, but rank %d has %u samples: 4 must divide each worker's, and the round", r, p->n[r]);

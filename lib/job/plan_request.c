@@ -31,20 +31,6 @@ static ech_status parse_shares(const char *text, int world, uint32_t *out, struc
     return ECH_OK;
 }
 
-static void load_of(const struct echi_job *job, struct echi_load *out) {
-    size_t trunk = 0, all = 0;
-    for (int i = 0; i < job->n_layers; i++) {
-        all += job->layer[i].count;
-        if (i < job->cut_params) trunk += job->layer[i].count;
-    }
-    out->trunk = (uint32_t)(trunk * sizeof(float));
-    out->head = (uint32_t)((all - trunk) * sizeof(float));
-    out->row_grad = (uint32_t)(job->cut_width * sizeof(float));
-    out->layers = (uint32_t)job->cut_params;
-    out->head_layers = (uint32_t)(job->n_layers - job->cut_params);
-    out->row = out->row_grad + ECHI_LABEL_BYTES;
-}
-
 /* "dense", "topk", "topk:paper": what config.c has let through. */
 static void parse_codec(const char *text, struct echi_plan_request *w) {
     w->codec = strcmp(text, "dense") == 0 ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
@@ -95,8 +81,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
         if (strcmp(c->sync, echi_policy_of((enum echi_sync)s)->name) == 0) w->sync = (enum echi_sync)s;
     if (w->sync == ECHI_SYNCS)
         return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
-    w->separate = job->model || job->cut > 0 ? c->separate : 0;
-    w->has_cut = job->cut > 0;
+    w->separate = job->model || echi_job_widest(job) > 0 ? (c->separate > 0 ? 1 : c->separate) : 0;
     w->shadow = c->shadow;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
@@ -106,7 +91,6 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     w->staleness = (uint32_t)c->staleness;
     w->rounds_apart = (uint32_t)c->rounds_apart;
     w->damping = c->damping;
-    load_of(job, &w->load);
     w->lr_given = c->lr >= 0;
     w->momentum_given = c->momentum >= 0;
     for (int i = 0; i < ECHI_OPTIMIZERS; i++)
@@ -120,7 +104,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     parse_codec(c->codec, w);
     w->params = job->n_params;
     echi_job_layers(job, &w->layers);
-    w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
+    echi_plan_request_cut(w, job->cut_params);
     long number[ECHI_SHARDS_MAX];
     const int numbers = echi_shard_list(c->shards, number);
     w->shards = numbers == 0 ? ECHI_SHARDS_AUTO : numbers == 1 ? (int)number[0] : numbers;
@@ -154,7 +138,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
 /* A plan from a file must be one for this run. */
 static ech_status load_plan(const struct ech_config *c, const struct echi_job *job, struct echi_plan *out, struct echi_link *out_link,
                             struct ech_error *err) {
-    ECHI_TRY(echi_plan_load(c->plan, out, out_link, err));
+    ECHI_TRY(echi_plan_load(c->plan, job->first_fc < job->n_layers ? job->first_fc : 0, out, out_link, err));
     if (out->world != c->world)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but the run has %d", c->plan, out->world, c->world);
     if (out->deterministic != c->deterministic)
@@ -163,18 +147,20 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
     if (out->sync_norm != c->sync_norm)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --sync-norm: start every node %s it", c->plan,
                          c->sync_norm ? "without" : "for", c->sync_norm ? "without" : "with");
-    if (out->sync_norm && out->separated && job->norms_behind)
+    if (out->sync_norm && out->cut && echi_job_norms_behind(job, out->cut))
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s separates layers with a batch-norm among them, which --sync-norm does not "
                          "reach: give 'head none'", c->plan);
-    if (out->separated && job->cut == 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
-                         "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'",
-                         c->plan);
+    if (out->cut && !echi_job_may_cut(job, out->cut)) {
+        char usable[300];
+        echi_job_list_cuts(job, true, usable, sizeof usable);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s has a head from layer %d of those with parameters on, and this model cannot be "
+                         "cut there: give 'head none', or one of these: %s", c->plan, out->cut, usable);
+    }
     struct echi_layers layers;
     struct echi_part_fault fault;
     char text[200];
     echi_job_layers(job, &layers);
-    if (out->parts.count == 0 || echi_parts_fit(&out->parts, &layers, out->separated, &fault)) return ECH_OK;
+    if (out->parts.count == 0 || echi_parts_fit(&out->parts, &layers, out->cut, &fault)) return ECH_OK;
     echi_parts_sentence(&out->parts, &fault, text, sizeof text);
     return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for another model: %s; without 'part' lines a plan gets the parts of "
                      "the model at hand", c->plan, text);

@@ -120,6 +120,9 @@ void echi_profile_of(struct echi_profile *p, const char *machine, const struct e
     p->trunk_ops = work.cut ? work.conv : work.conv + work.fc;
     p->head_ops = work.cut ? work.fc : 0;
     if (p->times.units == 0) units_by_operations(&p->times, model, UNKNOWN);
+    struct echi_times usual = {.units = 0};
+    units_by_operations(&usual, model, UNKNOWN);
+    echi_times_recut(&p->times, usual.cut);   /* a run may have measured at another cut */
 }
 
 void echi_profile_steps(struct echi_profile *p, const struct echi_times *times, double parameters) {

@@ -86,6 +86,7 @@ const struct echi_report_key echi_report_keys[] = {
     LIST("owners", PER_GROUP, RANK, int, owner_of),
     LIST("shard_owners", SHARDS, RANK, int, shard_owner),
     {ROW(ech_report, "head", RANK, int, head), .length = ECHI_REPORT_HEAD, .turn = ECHI_REPORT_SECOND},
+    TEXT(head_from),
     {ROW(ech_report, "batch", COUNT, int, batch[0]), .most = INT_MAX, .length = ECHI_REPORT_WORLD},
     COUNT(round, INT_MAX),
     LIST("step_seconds", WORLD, AMOUNT, double, step_seconds),

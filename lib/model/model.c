@@ -330,12 +330,36 @@ uint64_t echi_layer_operations(const struct echi_layer *layer) {
     return layer->weights ? (uint64_t)echi_shape_size(layer->out) * (layer->weights / (size_t)layer->out.c) : 0;
 }
 
-/* Whether the layers from `cut` on take anything from before it but the output in front of it. */
-static bool crossed(const struct ech_model *model, int cut) {
+/* The first of the layers from `cut` on that takes anything from before it but the output in front of it; -1: none does. */
+static int across(const struct ech_model *model, int cut) {
     for (int i = cut; i < model->n_layers; i++)
         if (echi_layer_takes(model->layers, i) < cut || (model->layers[i].op == ECHI_OP_ADD && echi_layer_adds(model->layers, i) < cut))
-            return true;
+            return i;
+    return -1;
+}
+
+/* Has any of layers [first, end) parameters? */
+static bool learns(const struct ech_model *model, int first, int end) {
+    for (int i = first; i < end; i++)
+        if (model->layers[i].weights) return true;
     return false;
+}
+
+enum echi_boundary echi_model_boundary(const struct ech_model *model, int layer, int *out_across) {
+    const int other = across(model, layer);
+    if (!learns(model, 0, layer)) return ECHI_BOUNDARY_NO_TRUNK;
+    if (!learns(model, layer, model->n_layers)) return ECHI_BOUNDARY_NO_HEAD;
+    if (other < 0) return ECHI_BOUNDARY_USABLE;
+    if (out_across) *out_across = other;
+    return ECHI_BOUNDARY_CROSSED;
+}
+
+int echi_model_cut_before(const struct ech_model *model, int layer) {
+    for (int i = layer; i > 0; i--) {
+        if (echi_model_boundary(model, i, NULL) == ECHI_BOUNDARY_USABLE) return i;
+        if (model->layers[i - 1].weights) return -1;
+    }
+    return -1;
 }
 
 int echi_model_cut(const struct ech_model *model) {
@@ -343,7 +367,7 @@ int echi_model_cut(const struct ech_model *model) {
     for (int i = 0; i < model->n_layers; i++) {
         if (model->layers[i].op == ECHI_OP_FC) {
             if (!trunk_learns) return model->n_layers;
-            if (!crossed(model, i)) return i;
+            if (across(model, i) < 0) return i;
         }
         trunk_learns = trunk_learns || model->layers[i].weights;
     }

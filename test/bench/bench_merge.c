@@ -308,7 +308,7 @@ static int write_plan(char **argument) {
     while (rule < RULES && strcmp(rules[rule], argument[0]) != 0) rule++;
     if (rule == RULES) fail("RULE is layers, one, buckets, greedy or best");
     check(ech_model_open(argument[1], &model, &err), &err);
-    check(echi_plan_load(argument[2], &plan, link, &err), &err);
+    check(echi_plan_load(argument[2], 0, &plan, link, &err), &err);
     check(echi_profile_load(argument[3], &profile, &err), &err);
     job.n_layers = echi_model_param_layers(model, job.layer, ECHI_UNITS_MAX);
     job.model = model;

@@ -93,6 +93,7 @@ static struct run {
     ech_data *data;
     uint32_t size;                      /* floats of a sample */
     size_t params, cut;                 /* all, and where the head's begin */
+    char cut_name[ECHI_LAYERS_MAX][32]; int cuts;   /* layers that the head may begin with */
     bool separated, deterministic, restart, sync_norm;
     atomic_bool rings;                  /* a sum came round a ring to its owner */
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
@@ -193,11 +194,25 @@ static void *node_main(void *self) {
     return NULL;
 }
 
+/* The first parameter of the head. */
+static size_t cut_at(const char *separate) {
+    struct echi_job *job = calloc(1, sizeof *job);
+    struct ech_config config;
+    assert_non_null(job);
+    ech_config_init(&config);
+    assert_int_equal(ech_config_set(&config, "separate", separate, NULL), ECH_OK);
+    assert_int_equal(echi_job_make(run.model, run.data, &config, job, NULL), ECH_OK);
+    const size_t at = job->layer[job->cut_params].at;
+    free(job);
+    return at;
+}
+
 /* Trains STEPS rounds from `start` and leaves the weights in `end`; the report of rank 0 in *report when that is not NULL. */
 static void train(const struct shape *s, const echi_real *start, echi_real *end, struct ech_report *report) {
     struct node *nodes = calloc(WORLD_MAX, sizeof *nodes);
     assert_non_null(nodes);
-    run.separated = strcmp(s->separate, "1") == 0;
+    run.separated = strcmp(s->separate, "off") != 0;
+    run.cut = cut_at(s->separate);
     memset(run.step, 0, sizeof run.step);
     run.head_step = 0;
     run.rings = false;
@@ -285,7 +300,10 @@ static echi_real *open_run(const char *text) {
     assert_int_equal(echi_job_make(run.model, run.data, &config, job, NULL), ECH_OK);
     run.params = job->n_params;
     run.sync_norm = text == norm_text;
-    run.cut = job->layer[job->cut_params].at;
+    run.cuts = 0;
+    for (int k = 1; k < job->n_layers; k++)
+        if (echi_job_may_cut(job, k) && !(text == norm_text && echi_job_norms_behind(job, k)))
+            snprintf(run.cut_name[run.cuts++], sizeof run.cut_name[0], "%s", job->layer[k].name);
     run.gradient = room(ROUNDS * run.params);
     run.weights = room(ROUNDS * run.params);
     float *first = malloc(run.params * sizeof *first);
@@ -315,6 +333,12 @@ static double apart(const echi_real *a, const echi_real *b) {
     }
     assert_true(norm > 0);
     return sqrt(difference / norm);
+}
+
+/* The head begins with each layer that it may begin with. */
+static const char each_cut[] = "4 nodes and a head from";
+static struct shape with_cut(int i) {
+    return (struct shape){each_cut, 4, run.cut_name[i], i % 2 ? "4,8,0,12" : "0,12,8,4", false, NULL, NULL};
 }
 
 /* Shares that differ, some of none. The first are whole reduction blocks of four, as --deterministic needs them. */
@@ -400,6 +424,13 @@ static void ends_alike(const char *text, int n_shapes) {
         train(&shapes[i], start, end, NULL);
         const double d = apart(alone, end);
         print_message("%s, %s: %.2g apart after %d steps\n", name_of(text), shapes[i].name, d, STEPS);
+        assert_true(d <= 1e-12);
+    }
+    for (int i = 0; i < run.cuts; i++) {
+        const struct shape s = with_cut(i);
+        train(&s, start, end, NULL);
+        const double d = apart(alone, end);
+        print_message("%s, %s %s: %.2g apart after %d steps\n", name_of(text), s.name, s.separate, d, STEPS);
         assert_true(d <= 1e-12);
     }
     free(alone);
@@ -525,6 +556,12 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
         run.plain = i % 2 == 0;
         train(&shapes[i], start, end, &other);
         if (memcmp(alone, end, run.params * sizeof *end)) fail_msg("%s: not the same bits, %.2g apart", shapes[i].name, apart(alone, end));
+        assert_memory_equal(&first.train_loss, &other.train_loss, sizeof first.train_loss);
+    }
+    for (int i = 0; i < run.cuts; i++) {
+        const struct shape s = with_cut(i);
+        train(&s, start, end, &other);
+        if (memcmp(alone, end, run.params * sizeof *end)) fail_msg("%s %s: not the same bits", s.name, s.separate);
         assert_memory_equal(&first.train_loss, &other.train_loss, sizeof first.train_loss);
     }
     run.deterministic = run.plain = false;

@@ -258,8 +258,8 @@ static void one_worker_is_a_live_one(void **state) {
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         struct echi_plan p;
         plain_plan(&p, 2, sync[i % 4]);
-        p.separated = i >= 4;
-        if (p.separated) p.head = 0;
+        p.cut = i >= 4 ? 2 : 0;
+        if (p.cut) p.head = 0;
         p.owner_of[0] = 0;
         p.group_of[1] = 0;
         p.n[1] = i % 4 ? 16 : 32;
@@ -295,7 +295,7 @@ static void bytes_are_those_of_live_runs(void **state) {
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         struct echi_plan p;
         plain_plan(&p, 3, "bsp");
-        p.separated = (uint8_t)r->separate;
+        p.cut = r->separate ? 2 : 0;
         if (separate) p.head = (uint16_t)r->head;
         p.owner_of[0] = (uint16_t)r->owner_of[0];
         for (int i = 0; i < 3; i++) {
@@ -452,7 +452,7 @@ static void steps_take_their_factors(void **state) {
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         struct echi_plan p;
         plain_plan(&p, 2, "asp");
-        p.separated = (uint8_t)separate;
+        p.cut = separate ? 2 : 0;
         if (separate) p.head = 0;
         p.owner_of[0] = 0;
         p.group_of[1] = 0;

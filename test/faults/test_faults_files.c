@@ -222,7 +222,7 @@ static void a_run_outlives_its_recording(void **state) {
 /* ---------------------------------------------------------------- reading */
 
 static ech_status load_weights(void) { return echi_safetensors_load(weights_path, tiny, weights[0], NULL, NULL, &error); }
-static ech_status load_plan(void) { return echi_plan_load(plan_path, &plan, NULL, &error); }
+static ech_status load_plan(void) { return echi_plan_load(plan_path, 2, &plan, NULL, &error); }
 static ech_status load_model(void) {
     ech_model *model = NULL;
     const ech_status status = ech_model_open(report_path, &model, &error);

@@ -76,7 +76,7 @@ static ech_status plan_to_a_file_and_back(void) {
     for (int r = 1; r < ECHI_WORLD_MAX; r++) plan.group_of[r] = ECHI_NONE;
     for (int g = 1; g < ECHI_GROUPS_MAX; g++) plan.owner_of[g] = ECHI_NO_RANK;
     const ech_status status = echi_plan_save(file_path, &plan, NULL, &error);
-    return status == ECH_OK ? echi_plan_load(file_path, &plan, NULL, &error) : status;
+    return status == ECH_OK ? echi_plan_load(file_path, 2, &plan, NULL, &error) : status;
 }
 
 /* The nodes' statuses as one: all well, or that of the first that is not and tells the most. The others may say that they

@@ -254,7 +254,7 @@ static size_t write_all_text(char *out, size_t cap, char *plan_path) {
     memcpy(out + len, bytes, n);
     free(bytes);
     struct echi_plan back;
-    if (echi_plan_load(plan_path, &back, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (echi_plan_load(plan_path, 2, &back, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
     assert_memory_equal(&back, &plan, sizeof plan);
     len += n;
     float weights[256] = {1.5f}, again[256];

@@ -30,10 +30,10 @@ static void check_job(void) {
     size_t at = 0;
     for (int i = 0; i < job.n_layers; at += job.layer[i++].count) FUZZ_CHECK(job.layer[i].at == at && job.layer[i].count > 0);
     FUZZ_CHECK(at == job.n_params && at * sizeof(float) <= UINT32_MAX);
-    FUZZ_CHECK(job.cut_params >= 1 && job.cut_params <= job.n_layers && (job.cut > 0) == (job.cut_width > 0));
+    FUZZ_CHECK(job.cut_params >= 1 && job.cut_params <= job.n_layers && (job.cut_params < job.n_layers) == (echi_job_widest(&job) > 0));
     echi_job_layers(&job, &layers);
-    echi_parts_make(&layers, job.cut > 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
-    FUZZ_CHECK(echi_parts_valid(&parts, ECHI_CODEC_DENSE, &fault) && echi_parts_fit(&parts, &layers, job.cut > 0, &fault));
+    echi_parts_make(&layers, job.cut_params < job.n_layers ? job.cut_params : 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    FUZZ_CHECK(echi_parts_valid(&parts, ECHI_CODEC_DENSE, &fault) && echi_parts_fit(&parts, &layers, job.cut_params < job.n_layers ? job.cut_params : 0, &fault));
 }
 
 static void check_links(const struct echi_alpha_betas *links) {

@@ -65,7 +65,7 @@ static bool one_plan(const uint8_t *bytes, size_t len) {
     if (plan.rounds_apart < 1 || plan.rounds_apart > 1000000 || plan.staleness > 1000000 || plan.resumed) return true;
     struct ech_error err = {0};
     FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, NULL, &err) == ECH_OK);
-    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &back, NULL, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), 0, &back, NULL, &err) == ECH_OK);
     FUZZ_CHECK(echi_plan_encode(&back, again, sizeof again) == len && memcmp(again, bytes, len) == 0);
     return true;
 }
@@ -84,7 +84,7 @@ static size_t place_in_plan(const uint8_t *bytes, size_t len, size_t field) {
 }
 
 static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
-    struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300},
+    struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .cut = 2, .head = 2, .n = {8, 0, 8, 300},
                           .round = 64, .staleness = 3, .rounds_apart = 4, .flights = 2, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
@@ -94,7 +94,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
         break;
     case 1: /* one node under bsp */
-        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.flights = 1;
+        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.cut = 0, p.head = ECHI_NO_RANK, p.flights = 1;
         p.n[0] = 64, p.n[2] = p.n[3] = 0;
         p.owner_of[0] = p.group_of[0] = 0;
         break;
@@ -106,7 +106,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint16_t)g;
         break;
     case 3: /* steps in a round */
-        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.flights = 1;
+        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.cut = 0, p.head = ECHI_NO_RANK, p.flights = 1;
         p.outer_lr = 0.7, p.outer_momentum = 0.9;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.inner[0] = 16, p.inner[2] = 1, p.inner[3] = 10000;
@@ -133,22 +133,22 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.owner_of[0] = 2, p.owner_of[1] = 1;
         p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
         if (i == 8) p.codec = ECHI_CODEC_TOPK, p.state_ratio = 150000, p.base[0] = p.base[1] = 250000;
-        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 2, .params = {156, 2416, 3000000, 850}}, true, p.codec, ECHI_PART_SLICE,
+        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 2, .params = {156, 2416, 3000000, 850}}, 2, p.codec, ECHI_PART_SLICE,
                         ECHI_PART_MERGED, &p.parts);
         break;
     case 9: /* shards */
-        p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.flights = 1, p.round = 316;
+        p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.cut = 0, p.head = ECHI_NO_RANK, p.flights = 1, p.round = 316;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.shards = 3, p.shard_owner[0] = 2, p.shard_owner[1] = 0, p.shard_owner[2] = 1;
-        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 4, .params = {156, 2416, 30000, 850}}, false, p.codec, 8000, 100,
+        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 4, .params = {156, 2416, 30000, 850}}, 0, p.codec, 8000, 100,
                         &p.parts);
         for (int k = 0; k < p.parts.count; k++) p.parts.part[k].shard = (uint8_t)(k % 3);
         break;
     case 10: /* a ring */
-        p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.flights = 1, p.round = 316;
+        p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.cut = 0, p.head = ECHI_NO_RANK, p.flights = 1, p.round = 316;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.shards = 2, p.shard_owner[0] = 2, p.shard_owner[1] = 0, p.exchange = ECHI_EXCHANGE_RING;
-        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 4, .params = {156, 2416, 30000, 850}}, false, p.codec, 8000, 100,
+        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 4, .params = {156, 2416, 30000, 850}}, 0, p.codec, 8000, 100,
                         &p.parts);
         for (int k = 0; k < p.parts.count; k++) p.parts.part[k].shard = (uint8_t)(k % 2);
         break;
@@ -158,7 +158,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, world), 0},         {offsetof(struct echi_plan, world), 65},
             {offsetof(struct echi_plan, world) + 1, 4},     {offsetof(struct echi_plan, n_groups), 0},
             {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255},
-            {offsetof(struct echi_plan, separated), 2},     {offsetof(struct echi_plan, reserve), 1},
+            {offsetof(struct echi_plan, cut), 255},     {offsetof(struct echi_plan, reserve), 1},
             {offsetof(struct echi_plan, reserve), 2},       {offsetof(struct echi_plan, head), 4},
             {offsetof(struct echi_plan, head), ECHI_NONE},  {offsetof(struct echi_plan, flights), 0},
             {offsetof(struct echi_plan, flights), 3},       {offsetof(struct echi_plan, owner_of), 4},

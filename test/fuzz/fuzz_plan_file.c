@@ -11,7 +11,7 @@ static bool one(const uint8_t *bytes, size_t len) {
     static struct echi_times times[ECHI_WORLD_MAX];
     struct echi_plan plan, again;
     struct ech_error err = {0};
-    const ech_status status = echi_plan_load(fuzz_file(0, bytes, len), &plan, link, &err);
+    const ech_status status = echi_plan_load(fuzz_file(0, bytes, len), 2, &plan, link, &err);
     if (status != ECH_OK) {
         fuzz_sentence(&err, status);
         FUZZ_CHECK(strstr(err.text, "/proc/self/fd/") != NULL); /* names the file */
@@ -24,7 +24,7 @@ static bool one(const uint8_t *bytes, size_t len) {
         times[r].link = link[r];
     }
     FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, times, &err) == ECH_OK);
-    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &again, links_again, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), 0, &again, links_again, &err) == ECH_OK);
     FUZZ_CHECK(memcmp(&plan, &again, sizeof plan) == 0);
     for (int r = 0; r < plan.world; r++) FUZZ_CHECK(echi_link_known(&links_again[r]) == echi_link_known(&link[r]));
     return true;

@@ -201,7 +201,7 @@ static void answer(int asked) {
         seal(ECHI_RECORD_SETUP, echi_setup_encode(&a.setup, "none", body(), room()));
         a.node.owner = &a.owner;
         a.node.worker = &a.worker;
-        a.node.head = a.setup.plan.separated ? &a.head : NULL;
+        a.node.head = a.setup.plan.cut ? &a.head : NULL;
     }
     if (asked != ECHI_EVENT_START) tell_node((enum echi_event_type)asked);
 }
@@ -302,7 +302,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                .device_name = "none", .isa = "base", .threads = 1, .world = 1, .train_samples = 8, .real_bytes = 4,
                                .plan_given = true, .request = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
-                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated,
+                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .cut = run[k].separated,
                                         .head = run[k].separated ? 0 : ECHI_NO_RANK, .flights = run[k].flights, .n = {4}, .round = 4,
                                         .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5, .codec = run[k].codec}};
     if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;

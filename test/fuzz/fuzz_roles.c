@@ -377,8 +377,8 @@ static void make_plan(int which, struct echi_plan *p) {
     p->sync = plans[which].sync;
     p->world = NODES;
     p->n_groups = plans[which].groups;
-    p->separated = plans[which].separated;
-    p->head = p->separated ? 0 : ECHI_NO_RANK;
+    p->cut = plans[which].separated;
+    p->head = p->cut ? 0 : ECHI_NO_RANK;
     p->flights = plans[which].flights;
     p->sync_norm = plans[which].sync_norm;
     p->staleness = 1;
@@ -401,7 +401,7 @@ static void make_plan(int which, struct echi_plan *p) {
     }
     struct echi_layers layers;
     echi_job_layers(&c.job, &layers);
-    echi_parts_make(&layers, p->separated, p->codec, 7, 7, &p->parts);
+    echi_parts_make(&layers, p->cut, p->codec, 7, 7, &p->parts);
     if (plans[which].shards) {
         p->shards = plans[which].shards;
         p->shard_owner[0] = p->owner_of[0];

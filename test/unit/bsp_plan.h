@@ -33,7 +33,7 @@ static inline void plan_comes_back(const struct echi_plan *plan) {
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(echi_plan_save(path, plan, NULL, NULL), ECH_OK);
-    assert_int_equal(echi_plan_load(path, &back, NULL, NULL), ECH_OK);
+    assert_int_equal(echi_plan_load(path, 2, &back, NULL, NULL), ECH_OK);
     assert_memory_equal(plan, &back, sizeof back);
     unlink(path);
 }

@@ -25,12 +25,12 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
     p->world = (uint16_t)(1 + below(s, NODES));
-    p->separated = below(s, 2) && sync != ECHI_SYNC_LOCAL;
-    p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
+    p->cut = below(s, 2) && sync != ECHI_SYNC_LOCAL;
+    p->head = p->cut ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->shadow = 0;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
-    p->flights = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_FLIGHTS) : 1);
+    p->flights = (uint8_t)(p->cut && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_FLIGHTS) : 1);
     p->round = 1 + below(s, 30);
     p->sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2;
     p->lr = 0.1;
@@ -45,7 +45,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     } else {
         if (sync == ECHI_SYNC_GSSP) p->n_groups = (uint8_t)(1 + below(s, p->world < 4 ? p->world : 4));
         const bool large = below(s, 10) == 0;   /* more rows at the head than it merges */
-        const bool local = sync == ECHI_SYNC_LOCAL, plain_asp = sync == ECHI_SYNC_ASP && !p->separated;
+        const bool local = sync == ECHI_SYNC_LOCAL, plain_asp = sync == ECHI_SYNC_ASP && !p->cut;
         p->outer_lr = local;
         p->outer_momentum = local && below(s, 2) ? 0.9 : 0;
         p->drop_older = plain_asp && below(s, 2) ? below(s, 8) / 4.0 : 0;
@@ -220,7 +220,7 @@ static void check_counts(struct sim *s) {
         MUST(s, ONCE, s->applied[i] == times);
         MUST(s, ONCE, again || s->handed_back ? s->leased[i] >= times : s->leased[i] == times);   /* what is handed back was not computed */
         MUST(s, ONCE, again ? s->computed[i] >= times : s->computed[i] == times);
-        for (int h = 0; h < 2 && s->plan.separated; h++) {
+        for (int h = 0; h < 2 && s->plan.cut; h++) {
             const int rank = h ? echi_plan_shadow(&s->plan) : s->plan.head;
             MUST(s, HEAD, rank < 0 || s->node[rank].doomed || s->headed[h].times[i] == times);
         }
@@ -236,7 +236,7 @@ static void check_counts(struct sim *s) {
         MUST(s, EVAL, c->status == (s->met ? ECH_OK : ECH_E_NOT_REACHED));
     if (s->goal.keep)   /* else it could not be written */
         MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);
-    if (!s->plan.separated) return;
+    if (!s->plan.cut) return;
     const uint64_t asked_anew = c->plan.head == s->plan.head ? 0 : (uint64_t)s->plan.world * s->plan.flights * LEASE_MAX;   /* a shadow */
     MUST(s, HEAD, s->node[c->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX + asked_anew);
 }
@@ -249,10 +249,10 @@ static inline void check_stalenesses(struct sim *s) {
         trunk += c->trunk_bins[b];
         head += c->head_bins[b];
     }
-    CHECK(s, trunk == s->pushes && head == (s->plan.separated ? s->pushes : 0));
+    CHECK(s, trunk == s->pushes && head == (s->plan.cut ? s->pushes : 0));
     if (s->plan.sync == ECHI_SYNC_BSP) CHECK(s, c->trunk_bins[0] == trunk && c->head_bins[0] == head);
-    for (int b = 0; b <= 4 && s->plan.separated; b++) CHECK(s, c->head_bins[b] == s->apart_pushes[b]);
-    if (s->plan.separated) CHECK(s, c->head_bins[5] == s->apart_pushes[5] + s->apart_pushes[6]);
+    for (int b = 0; b <= 4 && s->plan.cut; b++) CHECK(s, c->head_bins[b] == s->apart_pushes[b]);
+    if (s->plan.cut) CHECK(s, c->head_bins[5] == s->apart_pushes[5] + s->apart_pushes[6]);
     const double least = c->stale_max > 0 ? echi_staleness_edge[echi_staleness_bin(c->stale_max) - 1] : -1;
     for (int b = echi_staleness_bin(c->stale_max) + 1; b < ECHI_STALENESS_BINS; b++) CHECK(s, c->trunk_bins[b] == 0);
     CHECK(s, trunk == 0 || (c->stale_max > least && c->trunk_bins[echi_staleness_bin(c->stale_max)] > 0));
@@ -272,7 +272,7 @@ static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
     for (int g = 0; g < s->plan.n_groups; g++) peer[g] = o->peer[g].there ? (uint8_t)(2 * g + o->peer[g].current) : ECHI_NONE;
     if (s->plan.n_groups > 1 && !o->alone)   /* it may have made no weights of the last states, since nobody has asked for any */
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, out);
-    if (s->plan.separated)
+    if (s->plan.cut)
         memcpy(out + CUT * WORDS, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word + CUT * WORDS,
                (PARAMS - CUT * WORDS) * sizeof *out);
     return out;
@@ -319,7 +319,7 @@ static void check_weights(struct sim *s) {
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
         MUST(s, DRAIN, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
     }
-    for (int h = 0; h < 2 && s->plan.separated; h++) {
+    for (int h = 0; h < 2 && s->plan.cut; h++) {
         const int rank = h ? echi_plan_shadow(&s->plan) : s->plan.head;
         if (rank < 0 || s->node[rank].doomed) continue;
         const uint32_t *words = place_at(s, rank, ECHI_SLOT_HEAD_WEIGHTS, s->node[rank].head.current)->word;
@@ -340,7 +340,7 @@ static inline void check_rescued(struct sim *s) {
     const uint32_t *saved = place(s, 0, s->coordinator.whole)->word;
     uint32_t expected[PARAMS], later[PARAMS];
     if (s->plan.sync != ECHI_SYNC_BSP || s->goal.give_final || c->met || c->phase != ECHI_RUN_ENDED) return;
-    if (s->plan.separated && c->plan.lost[c->plan.head]) return;
+    if (s->plan.cut && c->plan.lost[c->plan.head]) return;
     bool known = false;
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];

@@ -405,7 +405,7 @@ _Noreturn static void die(struct sim *s, enum invariant which, const char *what)
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "
                 "%d leases out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,
-                s->plan.n_groups, s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
+                s->plan.n_groups, s->plan.cut, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
                 (unsigned long long)s->coordinator.applied, (unsigned long long)s->goal.samples);
     if (s->rates.safety) tell_rates(s);
     for (int r = 0; r < s->plan.world; r++) {
@@ -443,7 +443,7 @@ _Noreturn __attribute__((cold, noinline)) static void broken(struct sim *s, enum
 #define CHECK(s, condition) MUST(s, DRIVER, condition)
 
 static bool is_local(const struct sim *s) { return s->plan.sync == ECHI_SYNC_LOCAL; }
-static int cut_of(const struct sim *s) { return s->plan.separated ? CUT : LAYERS; }
+static int cut_of(const struct sim *s) { return s->plan.cut ? CUT : LAYERS; }
 static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
 /* One of a thousand, so often. */
 static bool chance(struct sim *s, uint32_t of_thousand) { return of_thousand && below(s, 1000) < of_thousand; }
@@ -1773,7 +1773,7 @@ static void set_parts(struct sim *s) {
     const uint64_t size = sizes[mix((uint32_t)s->seed, 5) % 5];
     toy_layers(&s->request.layers);
     if (!s->plan_given) return;
-    echi_parts_make(&s->request.layers, s->plan.separated, s->plan.codec, size, size, &s->plan.parts);
+    echi_parts_make(&s->request.layers, s->plan.cut, s->plan.codec, size, size, &s->plan.parts);
     set_shards(s);
 }
 

@@ -114,7 +114,7 @@ static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_
         for (int i = 0; i < PARAMS; i++) out[i] = seen->moved[i] * toy_weight(i, l->n, l->round_size);
         return;
     }
-    if (!s->plan.separated) return toy_step(seen->began_on, out, l, divisor_of(s, l));
+    if (!s->plan.cut) return toy_step(seen->began_on, out, l, divisor_of(s, l));
     memset(out, 0, PARAMS * sizeof *out);
     for (uint32_t k = 0; k < l->n; k++) toy_backward(seen->began_on, out, l->start + k, seen->act_grad[seen->answered_by][k]);
 }
@@ -765,7 +765,7 @@ static void watch_look(struct sim *s, const struct work *w) {
               same_owned(s, owner, copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word));
         MUST(s, EVAL, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
     }
-    if (!s->plan.separated || s->node[s->plan.head].doomed) return;   /* its copy may be that of the node that is lost by now */
+    if (!s->plan.cut || s->node[s->plan.head].doomed) return;   /* its copy may be that of the node that is lost by now */
     MUST(s, EVAL, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
 }
 
@@ -831,7 +831,7 @@ static void watch_keep(struct sim *s, const struct kept *k) {
             MUST(s, DRAIN, same_owned(s, rank, k->word[0], place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word));
         MUST(s, DRAIN, same_owned(s, rank, k->word[1 + g], place_at(s, rank, ECHI_SLOT_OWNER_MOMENTUM, 0)->word));
     }
-    if (!s->plan.separated) return;
+    if (!s->plan.cut) return;
     const int head = c->plan.head;
     const struct echi_head *h = &s->node[head].head;
     if (s->node[head].doomed) return;

@@ -93,7 +93,7 @@ static void open_kind(enum kind kind, enum echi_optimizer optimizer) {
                                    .optimizer = (uint8_t)optimizer, .adam = {0.75, 0.875, 1e-3}}, kind == STATES);
     struct echi_plan *p = &setup.plan;
     p->inner[0] = p->inner[1] = kind == LOCAL;
-    if (kind == HEAD) p->separated = 1, p->head = 0, setup.cut = job.cut_params;
+    if (kind == HEAD) p->cut = (uint8_t)job.cut_params, p->head = 0, setup.cut = job.cut_params;
     open_exec();
 }
 

@@ -188,14 +188,14 @@ static void set_job(const char *text) {
     job = (struct echi_job){.model = model, .data = &data, .train_samples = data.n_train, .seed = 7, .shuffle = true};
     job.n_layers = echi_model_param_layers(model, job.layer, ECHI_LAYERS_MAX);
     job.n_params = model->n_params;
-    job.cut = echi_model_cut(model);
-    while (job.layer[job.cut_params].layer < job.cut) job.cut_params++;
+    const struct ech_config of_run = {.separate = -1};
+    assert_int_equal(echi_job_find_cuts(&of_run, &job, &error), ECH_OK);
 }
 static const char usual[] = "input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 4\nrelu\nfc out 3\n";
 
 static void set_plan(int groups, bool separated) {
     plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_BSP, .world = (uint8_t)groups, .n_groups = (uint8_t)groups,
-                              .separated = separated, .head = separated ? 0 : ECHI_NO_RANK, .flights = 1, .round = 8, .lr = 0.1,
+                              .cut = separated ? (uint8_t)job.cut_params : 0, .head = separated ? 0 : ECHI_NO_RANK, .flights = 1, .round = 8, .lr = 0.1,
                               .momentum = 0.9};
 }
 
@@ -235,11 +235,11 @@ static uint64_t resumes_at(void) {
         const struct echi_standing at = standing_at(samples);
         assert_memory_equal(&from->at, &at, sizeof at);
         assert_int_equal(from->groups, plan.n_groups);
-        assert_true(from->separated == plan.separated);
+        assert_true(from->cut == plan.cut);
         for (size_t i = 0; i < job.n_params; i++) assert_true(from->weights[i] == value_at(samples, 0, i));
         for (int g = 0; g < from->groups; g++)
             for (size_t i = 0; i < job.n_params; i++) {
-                const bool there = !plan.separated || g == 0 || i < job.layer[job.cut_params].at;
+                const bool there = !plan.cut || g == 0 || i < job.layer[job.cut_params].at;
                 assert_true(from->momentum[(size_t)g * job.n_params + i] == (there ? value_at(samples, 1 + g, i) : 0));
             }
     }
@@ -594,11 +594,11 @@ static void momentum_finds_its_groups(void **state) {
         for (int was_apart = 0; was_apart <= 1; was_apart++)
             for (int to = 1; to <= 4; to++)
                 for (int apart = 0; apart <= 1; apart++) {
-                    struct echi_checkpoint c = {.groups = from, .separated = was_apart, .momentum = momentum};
+                    struct echi_checkpoint c = {.groups = from, .cut = was_apart ? job.cut_params : 0, .momentum = momentum};
                     set_plan(to, apart);
                     size_t head, count_head;
                     struct echi_plan cut = plan;
-                    cut.separated = 1;
+                    cut.cut = (uint8_t)job.cut_params;
                     echi_job_range(&job, &cut, true, &head, &count_head);
                     for (int g = 0; g < from; g++)
                         for (size_t i = 0; i < n; i++) momentum[(size_t)g * n + i] = was_apart && g > 0 && i >= head ? 0 : at_place(g, i);
@@ -634,7 +634,7 @@ static void moments_find_their_groups(void **state) {
             for (int lost = -1; lost < (from > 1 ? from : 0); lost++)
                 for (int to = 1; to <= 4; to++)
                     for (int apart = 0; apart <= 1; apart++) {
-                        struct echi_checkpoint c = {.groups = from, .separated = was_apart, .adam = true, .momentum = first,
+                        struct echi_checkpoint c = {.groups = from, .cut = was_apart ? job.cut_params : 0, .adam = true, .momentum = first,
                                                     .second = second};
                         for (int g = 0; g < from; g++) {
                             if (g != lost) c.weigh[g][0] = (struct echi_adam_weights){1 - 0.125 * g, 0.5 - 0.125 * g};

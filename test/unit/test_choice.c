@@ -47,7 +47,7 @@ static void take(void) {
     assert_true(echi_plan_valid(&plan));
     assert_true(choice.count >= 1 && choice.count <= ECHI_CANDIDATES_MAX && choice.taken >= 0 && choice.taken < choice.count);
     const struct echi_candidate *c = &choice.candidate[choice.taken];
-    assert_true(c->sync == plan.sync && c->groups == plan.n_groups && c->separated == plan.separated);
+    assert_true(c->sync == plan.sync && c->groups == plan.n_groups && c->cut == plan.cut);
 }
 
 static void chance(double jitter, double stutter) {
@@ -74,9 +74,9 @@ static struct echi_candidate one(struct echi_plan_request w, enum echi_sync sync
     if (echi_plan_make(&w, times, out, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
     assert_true(echi_plan_valid(out));
     echi_predict(out, times, &w.load, 0, &work.predict, &p);
-    const bool mostly_separated = out->separated && w.load.head >= w.load.trunk;
+    const bool mostly_separated = out->cut && w.load.head >= w.load.trunk;
     const double efficiency = echi_statistical_efficiency(mostly_separated, p.behind);
-    return (struct echi_candidate){.sync = out->sync, .groups = out->n_groups, .separated = out->separated, .rate = p.rate,
+    return (struct echi_candidate){.sync = out->sync, .groups = out->n_groups, .cut = out->cut, .rate = p.rate,
                                    .mostly_separated = mostly_separated, .staleness = p.staleness, .efficiency = efficiency,
                                    .goodput = p.rate * efficiency, .oldest = p.oldest, .behind = p.behind};
 }
@@ -89,7 +89,7 @@ static void even_nodes_go_in_step(void **state) {
     request.separate = 0;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
-    assert_int_equal(plan.separated, 0);
+    assert_int_equal(plan.cut, 0);
     assert_int_equal(choice.net_negative, -1);
     /* Nor is the usual jitter worth a round's staleness in all layers. */
     chance(0.15, 0);
@@ -104,7 +104,7 @@ static void unlike_nodes_go_in_groups_with_the_head_apart(void **state) {
     chance(0.15, 0.02);
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_GSSP);
-    assert_int_equal(plan.separated, 1);
+    assert_true(plan.cut > 0);
     assert_true(plan.n_groups > 1);
 }
 
@@ -132,7 +132,7 @@ static void a_small_head_apart_spares_nothing(void **state) {
     int apart = 0;
     for (int i = 0; i < choice.count; i++) {
         assert_false(choice.candidate[i].mostly_separated);
-        apart += choice.candidate[i].separated;
+        apart += choice.candidate[i].cut > 0;
     }
     assert_true(apart > 0);   /* still looked at */
     /* The same bytes with the greater part in the head. */
@@ -140,7 +140,7 @@ static void a_small_head_apart_spares_nothing(void **state) {
     request.load.head = 4 * 702576;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_GSSP);
-    assert_int_equal(plan.separated, 1);
+    assert_true(plan.cut > 0);
     assert_true(choice.candidate[choice.taken].mostly_separated);
 }
 
@@ -245,7 +245,7 @@ static void the_best_of_all_is_taken(void **state) {
         random_nodes(&r);
         take();
         left_out += choice.left_out;
-        of_kind[plan.sync][plan.separated]++;
+        of_kind[plan.sync][plan.cut > 0]++;
         const double got = choice.candidate[choice.taken].goodput;
         double best = 0;
         for (int sync = ECHI_SYNC_BSP; sync <= ECHI_SYNC_GSSP; sync++)
@@ -263,7 +263,7 @@ static void the_best_of_all_is_taken(void **state) {
         if (got * 1.12 < best) fail_msg("seed %u: a goodput of %g, but %g is possible", seed, got, best);
         struct echi_prediction p;
         echi_predict(&plan, times, &request.load, 0, &work.predict, &p);
-        assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate * echi_statistical_efficiency(plan.separated, p.behind) == got);
+        assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate * echi_statistical_efficiency(plan.cut > 0, p.behind) == got);
     }
     assert_true(left_out > 0 && left_out < 10);
     assert_true(of_kind[ECHI_SYNC_BSP][0] > 0 && of_kind[ECHI_SYNC_GSSP][1] > 0);
@@ -474,7 +474,7 @@ static void thin_links_are_known_by_the_most_they_carried(void **state) {
         assert_true(choice.thin_gain > 0.02);
         assert_int_equal(plan.n[0], 0);
         assert_int_equal(echi_plan_group_owned(&plan, 0), -1);
-        assert_true(!plan.separated || plan.head != 0);
+        assert_true(!plan.cut || plan.head != 0);
     }
 }
 
@@ -682,7 +682,7 @@ static void a_table_is_nearly_the_best(void **state) {
         struct echi_plan tried = plan;
         for (unsigned mask = 0; mask < 1u << (LAYERS - 1); mask++) {
             struct echi_prediction p;
-            echi_parts_make(&request.layers, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, 0, &tried.parts);
+            echi_parts_make(&request.layers, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, 0, &tried.parts);
             int kept = 1;
             for (int i = 1; i < LAYERS; i++) {
                 if (mask >> (i - 1) & 1) tried.parts.part[kept++] = tried.parts.part[i];
@@ -740,7 +740,7 @@ static double of_buckets(const struct echi_plan *like, uint64_t first, uint64_t 
             at = until;
         }
     }
-    assert_true(echi_parts_valid(&tried.parts, tried.codec, &fault) && echi_parts_fit(&tried.parts, layers, false, &fault));
+    assert_true(echi_parts_valid(&tried.parts, tried.codec, &fault) && echi_parts_fit(&tried.parts, layers, 0, &fault));
     echi_predict(&tried, times, &request.load, 0, &work.predict, &p);
     return p.rate;
 }
@@ -777,7 +777,7 @@ static void a_table_is_one_of_the_model(void **state) {
         request.shards = 1 + (int)echi_random_below(&r, (uint32_t)world);
         request.exchange = echi_random_below(&r, 2) && request.shards == world ? ECHI_EXCHANGE_RING : ECHI_EXCHANGE_SERVER;
         take();
-        if (!echi_parts_valid(&plan.parts, plan.codec, &fault) || !echi_parts_fit(&plan.parts, &request.layers, false, &fault))
+        if (!echi_parts_valid(&plan.parts, plan.codec, &fault) || !echi_parts_fit(&plan.parts, &request.layers, 0, &fault))
             fail_msg("seed %u: rule %d of part %d", seed, fault.rule, fault.part);
         int owned[ECHI_SHARDS_MAX] = {0};
         for (int i = 0; i < plan.parts.count; i++) owned[plan.parts.part[i].shard]++;

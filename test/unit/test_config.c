@@ -102,6 +102,16 @@ static void test_set(void **state) {
     assert_true(c.steps == 0 && c.eval_every == UINT32_MAX && c.seed == UINT64_MAX && c.no_shuffle == 1);
     set(&c, "separate", "auto");
     assert_int_equal(c.separate, -1);
+    set(&c, "separate", "fc2");
+    assert_true(c.separate == 1 && strcmp(c.separate_from, "fc2") == 0);
+    set(&c, "separate", "on");
+    assert_true(c.separate == 1 && c.separate_from[0] == 0);
+    set(&c, "separate", "fc2");
+    set(&c, "separate", "11");
+    assert_true(c.separate == 11 && c.separate_from[0] == 0);
+    set(&c, "separate", "fc2");
+    set(&c, "separate", "off");
+    assert_true(c.separate == 0 && c.separate_from[0] == 0);
     set(&c, "no-shuffle", "off");
     assert_int_equal(c.no_shuffle, 0);
     set(&c, "lr", "auto");
@@ -233,7 +243,10 @@ static void test_refused_text(void **state) {
         refused(cases[i].name, cases[i].value, ECH_E_ARGUMENT, cases[i].word);
     refused("rank", NULL, ECH_E_ARGUMENT, "needs a value");
     refused("no-such-option", "1", ECH_E_ARGUMENT, "no option");
-    refused("separate", "2", ECH_E_UNSUPPORTED, "later");
+    refused("separate", "257", ECH_E_ARGUMENT, "by number from 2 to 256");
+    refused("separate", "fc-2", ECH_E_ARGUMENT, "'on', or the layer");
+    refused("separate", "", ECH_E_ARGUMENT, "as in fc2");
+    refused("separate", "a_name_that_is_longer_than_names_are", ECH_E_ARGUMENT, "as in fc2");
     char long_text[2000];
     memset(long_text, 'x', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = 0;
@@ -250,7 +263,7 @@ static void spoil(int which, struct ech_config *c) {
     case 4: c->lr = (double)NAN; break;
     case 5: c->slow = 0; break;
     case 6: memset(c->save, 'x', sizeof c->save); break;
-    case 7: c->separate = 2; break;
+    case 7: c->separate = 2, strcpy(c->separate_from, "fc2"); break;
     case 8: strcpy(c->sync, "bsp"); break;           /* with two groups */
     case 9: c->groups = 5; break;                    /* of four nodes */
     case 10: strcpy(c->shares, "16,16,16,16"); break; /* under gssp */

@@ -147,10 +147,10 @@ static void stacks_are_counted(void **state) {
         begin_exec(net, &like, false);
         setup.plan.deterministic = of[i].deterministic;
         setup.plan.flights = (uint8_t)of[i].flights;
-        setup.plan.separated = of[i].separated;
+        setup.plan.cut = of[i].separated ? (uint8_t)job.cut_params : 0;
         setup.plan.head = of[i].separated ? 0 : ECHI_NO_RANK;
         setup.cut = of[i].separated ? job.cut_params : job.n_layers;
-        setup.cut_width = (uint32_t)job.cut_width;
+        setup.cut_width = (uint32_t)echi_job_width(&job, &setup.plan);
         setup.rank = of[i].rank;
         job.test_samples = (uint32_t)of[i].tests;
         if (of[i].deterministic) job.kernels = ECHI_KERNELS_FIXED;

@@ -343,7 +343,7 @@ static void what_was_carried_and_what_is_old(void **state) {
     joined = JOINED;
     /* The head serves workers of all groups, a worker beside its owner has no link to it, and nobody says anything of who is lost. */
     begin_group(4);
-    plan.separated = 1;
+    plan.cut = 1;
     plan.head = 2;
     carry[3][OUT] = 5;
     for (int k = 0; k < 5; k++) window(0x1a, IN, 1);

@@ -48,7 +48,7 @@ static void refuse_plan(const char *line, const char *reason) {
     struct echi_plan plan;
     const int n = snprintf(text, sizeof text, "sync gssp\nworld 4\nround 64\nlr 0.02\n%s\n", line);
     write_bytes(path, text, (size_t)n);
-    assert_refused(echi_plan_load(path, &plan, NULL, &error), ECH_E_FORMAT, reason);
+    assert_refused(echi_plan_load(path, 2, &plan, NULL, &error), ECH_E_FORMAT, reason);
 }
 
 /* A safetensors file with this header, stated to be `stated` bytes long (0: as long as it is), for a model of 9 floats. */
@@ -177,7 +177,7 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
     static const struct { size_t field; int valid; } byte[] = {
         {offsetof(struct echi_plan, sync), ECHI_SYNCS - 2 /* asp's and local's have more bytes */}, {offsetof(struct echi_plan, world), 1},
         {offsetof(struct echi_plan, n_groups), 1},
-        {offsetof(struct echi_plan, separated), 1},     {offsetof(struct echi_plan, head), 1},  {offsetof(struct echi_plan, flights), 1},
+        {offsetof(struct echi_plan, cut), 1},     {offsetof(struct echi_plan, head), 1},  {offsetof(struct echi_plan, flights), 1},
         {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 1}};
     for (size_t i = 0; i < sizeof byte / sizeof *byte; i++) {
         struct echi_plan changed = plan;

@@ -242,7 +242,7 @@ static struct echi_plan good_plan(void) {
     struct echi_plan p = {.sync = ECHI_SYNC_GSSP,
                           .world = 4,
                           .n_groups = 2,
-                          .separated = 1,
+                          .cut = 2,
                           .head = 2,
                           .n = {8, 0, 8, 300},
                           .round = 64,
@@ -308,7 +308,7 @@ static void plans_come_back(void **state) {
         large.n[r] = 1u << 20;
     }
     for (int g = 0; g < ECHI_GROUPS_MAX; g++) large.owner_of[g] = (uint16_t)(ECHI_WORLD_MAX - 1 - g);
-    large.separated = 1;
+    large.cut = 2;
     large.head = ECHI_WORLD_MAX - 9;
     assert_true(echi_plan_valid(&large));
     const size_t most = echi_plan_encode(&large, bytes, sizeof bytes);
@@ -320,7 +320,7 @@ static void plans_come_back(void **state) {
     for (size_t cut = 0; cut < most; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
     /* So have those with a divisor for each worker, and with steps in a round. */
     large.sync = ECHI_SYNC_ASP;
-    large.separated = 0;
+    large.cut = 0;
     large.head = ECHI_NO_RANK;
     memset(large.owner_of + 1, 0xff, sizeof large.owner_of - sizeof large.owner_of[0]);
     large.n_groups = 1;
@@ -399,9 +399,9 @@ static void plans_that_make_no_sense(void **state) {
         case 2: p.world = ECHI_WORLD_MAX + 1; break;
         case 3: p.n_groups = 0; break;
         case 4: p.n_groups = 3; break;                          /* nobody in it */
-        case 5: p.separated = 2; break;
+        case 5: p.cut = 0; break;                         /* and still a head */
         case 6: p.head = 4; break;
-        case 7: p.separated = 0; break;                         /* and still a head */
+        case 7: p.head = ECHI_NO_RANK; break;              /* and still a cut */
         case 8: p.round = 0; break;
         case 9: p.round = (1u << 24) + 1; break;
         case 10: p.owner_of[1] = 4; break;

@@ -309,6 +309,75 @@ static void test_check_and_cut(void **state) {
     ech_model_destroy(m);
 }
 
+/* Layers, of those with parameters, that the head may begin with, as "conv2 fc1"; with another first layer in front of one, that too. */
+static void check_cuts(ech_model *m, const char *want) {
+    static struct echi_param_layer layer[ECHI_LAYERS_MAX];
+    char got[300] = "";
+    const int count = echi_model_param_layers(m, layer, ECHI_LAYERS_MAX);
+    for (int k = 0; k < count; k++) {
+        const int first = echi_model_cut_before(m, layer[k].layer);
+        const size_t at = strlen(got);
+        if (first < 0) continue;
+        assert_int_equal(echi_model_boundary(m, first, NULL), ECHI_BOUNDARY_USABLE);
+        snprintf(got + at, sizeof got - at, "%s%s%s%s", at ? " " : "", first < layer[k].layer ? m->layers[first].name : "",
+                 first < layer[k].layer ? "+" : "", layer[k].name);
+    }
+    assert_string_equal(got, want);
+    ech_model_destroy(m);
+}
+
+/* Any boundary that no branch goes past, with something to train on both sides. */
+static void test_boundaries(void **state) {
+    (void)state;
+    int across = -1;
+    ech_model *m = lenet5();
+    assert_int_equal(echi_model_boundary(m, 0, NULL), ECHI_BOUNDARY_NO_TRUNK);
+    assert_int_equal(echi_model_boundary(m, 1, NULL), ECHI_BOUNDARY_USABLE);
+    assert_int_equal(echi_model_boundary(m, 10, NULL), ECHI_BOUNDARY_USABLE);
+    ech_model_relu(m);
+    assert_int_equal(echi_model_boundary(m, 11, NULL), ECHI_BOUNDARY_NO_HEAD);
+    check_cuts(m, "conv2 fc1 fc2 fc3");
+
+    assert_int_equal(ech_model_open("resnet18", &m, NULL), ECH_OK);
+    assert_int_equal(echi_model_boundary(m, 6, &across), ECHI_BOUNDARY_CROSSED);   /* conv3, in the first block */
+    assert_string_equal(m->layers[across].name, "add1");
+    assert_int_equal(echi_model_boundary(m, 20, &across), ECHI_BOUNDARY_CROSSED);   /* conv7, beside a convolution in a branch */
+    assert_string_equal(m->layers[across].name, "conv8");
+    check_cuts(m, "bn1 conv2 conv4 conv6 conv9 conv11 conv14 conv16 conv19 fc1");
+
+    m = model_of(1, 8, 8);          /* a residual block of fully connected layers, behind fully connected layers */
+    ech_model_fc(m, 8);
+    ech_model_fc(m, 8);             /* layer 2, whose output add takes */
+    ech_model_fc(m, 8);
+    ech_model_fc(m, 8);
+    ech_model_add(m, 2);
+    ech_model_fc(m, 3);
+    check_cuts(m, "fc2 fc3 fc5");
+
+    m = model_of(1, 8, 8);          /* what fc1 takes, fc2 takes too: the cut is in front of both, and of what has no parameters */
+    ech_model_conv2d(m, 4, 3, 1, 1);
+    ech_model_relu(m);              /* layer 2 */
+    ech_model_global_avg_pool(m);
+    ech_model_from(m, 2);
+    ech_model_global_avg_pool(m);
+    ech_model_add(m, 3);
+    ech_model_fc(m, 4);
+    check_cuts(m, "fc1");
+    m = model_of(1, 8, 8);
+    ech_model_conv2d(m, 4, 3, 1, 1);
+    ech_model_relu(m);              /* layer 2 */
+    ech_model_tanh(m);              /* layer 3 */
+    ech_model_conv2d(m, 4, 3, 1, 1);
+    ech_model_add(m, 2);
+    ech_model_global_avg_pool(m);
+    ech_model_fc(m, 3);
+    check_cuts(m, "tanh1+conv2 fc1");
+
+    m = model_of(1, 8, 8);          /* one layer: nothing to divide */
+    ech_model_fc(m, 3);
+    check_cuts(m, "");
+}
+
 /* An edge that goes past an fc keeps the cut from being there: it moves to the next fc that no edge passes, or there is none. */
 static void test_cut_of_branches(void **state) {
     (void)state;
@@ -480,7 +549,7 @@ int main(void) {
         cmocka_unit_test(test_cifar_nets), cmocka_unit_test(test_batch_norm), cmocka_unit_test(test_alexnet), cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init), cmocka_unit_test(test_describe), cmocka_unit_test(test_null),
-        cmocka_unit_test(test_cut_of_branches), cmocka_unit_test(test_builder_of_branches),
+        cmocka_unit_test(test_cut_of_branches), cmocka_unit_test(test_boundaries), cmocka_unit_test(test_builder_of_branches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

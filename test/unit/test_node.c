@@ -100,7 +100,7 @@ static void say_plan(void) {
     memset(plan.group_of + 2, ECHI_NONE, sizeof plan.group_of - 2);
     struct echi_layers layers;
     echi_job_layers(&t.job, &layers);
-    echi_parts_make(&layers, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &plan.parts);
+    echi_parts_make(&layers, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &plan.parts);
     plan.parts.part[0].count += t.more;
     const size_t len = echi_plan_encode(&plan, body + 2, sizeof body - 2);
     assert_true(len > 0);

@@ -23,7 +23,7 @@ static bool is_valid(int codec) {
 }
 static bool fits(const struct echi_layers *l, bool separated) {
     struct echi_part_fault fault;
-    const bool fit = echi_parts_fit(&parts, l, separated, &fault);
+    const bool fit = echi_parts_fit(&parts, l, separated ? l->cut : 0, &fault);
     if (!fit) echi_parts_sentence(&parts, &fault, text, sizeof text);
     return fit;
 }
@@ -81,13 +81,13 @@ static void a_default_table_keeps_the_rules(void **state) {
         const bool separated = echi_random_below(&r, 2);
         const uint32_t size = echi_random_below(&r, 16);
         const uint64_t slice = UINT64_C(64) << size, merged = UINT64_C(64) << echi_random_below(&r, size + 1), least = total(&l) / 120;
-        echi_parts_make(&l, separated, ECHI_CODEC_DENSE, slice, merged, &parts);
+        echi_parts_make(&l, separated ? l.cut : 0, ECHI_CODEC_DENSE, slice, merged, &parts);
         assert_in_range(parts.count, 1, ECHI_PARTS_MAX);
         if (!is_valid(ECHI_CODEC_DENSE) || !fits(&l, separated))
             fail_msg("seed %u: %s", seed, text);
         check_dense(&l, separated, slice > least ? slice : least, merged > least ? merged : least);
         if (separated) assert_int_equal(parts.part[echi_parts_before(&parts, l.cut)].first, l.cut < l.count ? l.cut : 0);
-        echi_parts_make(&l, separated, ECHI_CODEC_TOPK, slice, merged, &parts);
+        echi_parts_make(&l, separated ? l.cut : 0, ECHI_CODEC_TOPK, slice, merged, &parts);
         assert_int_equal(parts.count, l.count);
         assert_true(is_valid(ECHI_CODEC_TOPK) && fits(&l, separated));
     }
@@ -97,19 +97,19 @@ static void a_default_table_keeps_the_rules(void **state) {
 static void models_of_known_sizes(void **state) {
     (void)state;
     const struct echi_layers lenet = {.count = 5, .cut = 2, .params = {156, 2416, 48120, 10164, 850}};
-    echi_parts_make(&lenet, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    echi_parts_make(&lenet, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_true(parts.count == 3 && parts.part[0].count == 2572 && parts.part[1].count == 48120 && parts.part[2].count == 11014);
-    echi_parts_make(&lenet, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_SLICE, &parts);
+    echi_parts_make(&lenet, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_SLICE, &parts);
     assert_true(parts.count == 1 && parts.part[0].count == 61706 && parts.part[0].last == 4);
-    echi_parts_make(&lenet, true, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    echi_parts_make(&lenet, 2, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_true(parts.count == 3 && parts.part[0].count == 2572 && parts.part[1].first == 2 && parts.part[1].at == 2572);
     assert_int_equal(echi_parts_before(&parts, 2), 1);
     const struct echi_layers large = {.count = 3, .cut = 3, .params = {100, 3 * ECHI_PART_SLICE + 1, 100}};
-    echi_parts_make(&large, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    echi_parts_make(&large, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_true(parts.count == 6 && parts.part[1].first == 1 && parts.part[4].last == 1 && parts.part[5].first == 2);
     for (int i = 1; i < 5; i++) assert_in_range(parts.part[i].count, 3 * ECHI_PART_SLICE / 4, 3 * ECHI_PART_SLICE / 4 + 1);
     const struct echi_layers none = {0};
-    echi_parts_make(&none, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    echi_parts_make(&none, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_int_equal(parts.count, 0);
 }
 
@@ -121,7 +121,7 @@ static void another_models_table_is_refused(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 71);
         const struct echi_layers l = any_model(&r);
         const int codec = echi_random_below(&r, 2) ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
-        echi_parts_make(&l, true, codec, 1024, 512, &parts);
+        echi_parts_make(&l, l.cut, codec, 1024, 512, &parts);
         struct echi_part *p = &parts.part[echi_random_below(&r, parts.count)];
         switch (echi_random_below(&r, 8)) {
         case 0: p->at++; break;
@@ -139,7 +139,7 @@ static void another_models_table_is_refused(void **state) {
         if (!strstr(text, "part ") && !strstr(text, "no table of parts")) fail_msg("seed %u: '%s'", seed, text);
     }
     const struct echi_layers two = {.count = 2, .cut = 1, .params = {10, 10}};
-    echi_parts_make(&two, false, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    echi_parts_make(&two, 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
     assert_true(fits(&two, false));
     assert_false(fits(&two, true));
     assert_string_equal(text, "part 0 has layers 0 to 1, but the head's layers begin with 1: part them there");

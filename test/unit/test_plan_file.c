@@ -37,13 +37,13 @@ static const char good[] = "# a plan\n"                             /* 1 */
 static ech_status load(const char *text, size_t len) {
     write_bytes(path, text, len);
     memset(&error, 0, sizeof error);
-    return echi_plan_load(path, &plan, link_of, &error);
+    return echi_plan_load(path, 2, &plan, link_of, &error);
 }
 
 static void a_plan_file_is_read(void **state) {
     (void)state;
     assert_int_equal(load(good, strlen(good)), ECH_OK);
-    assert_true(plan.sync == ECHI_SYNC_GSSP && plan.world == 4 && plan.n_groups == 2 && plan.separated == 1 && plan.head == 2);
+    assert_true(plan.sync == ECHI_SYNC_GSSP && plan.world == 4 && plan.n_groups == 2 && plan.cut == 2 && plan.head == 2);
     assert_true(plan.round == 64 && plan.staleness == 2 && plan.rounds_apart == 5);
     assert_true(plan.lr == 0.02 && plan.momentum == 0.9 && plan.decay == 1e-4);
     assert_true(plan.owner_of[0] == 2 && plan.owner_of[1] == 1 && plan.owner_of[2] == ECHI_NO_RANK);
@@ -52,7 +52,7 @@ static void a_plan_file_is_read(void **state) {
     /* What need not be said: S 3, R 4, no head. */
     static const char little[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
     assert_int_equal(load(little, strlen(little)), ECH_OK);
-    assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NO_RANK);
+    assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.cut == 0 && plan.head == ECHI_NO_RANK);
 }
 
 /* Under `local` a worker has steps in a round, and each has: without them, or with a head, it is no plan. */
@@ -213,11 +213,11 @@ static struct echi_plan any_plan(struct echi_random *r) {
         p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
     const bool local = p.sync == ECHI_SYNC_LOCAL;
     if (!local && echi_random_below(r, 2)) {
-        p.separated = 1;
+        p.cut = 1;
         p.flights = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_FLIGHTS));
         p.head = (uint16_t)echi_random_below(r, p.world);
     }
-    const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.separated;
+    const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.cut;
     p.drop_older = plain_asp && echi_random_below(r, 2) ? echi_random_unit(r) : 0;
     p.outer_lr = local ? echi_random_unit(r) : 0;
     p.outer_momentum = local ? echi_random_unit(r) / 7 : 0;
@@ -241,7 +241,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
     }
     struct echi_layers layers = {.count = (uint16_t)echi_random_below(r, 40)};   /* 0: the plan says nothing of parts */
     for (int i = 0; i < layers.count; i++) layers.params[i] = 1 + echi_random_below(r, 1u << (1 + echi_random_below(r, 24)));
-    echi_parts_make(&layers, false, p.codec, ECHI_PART_SLICE, ECHI_PART_MERGED, &p.parts);
+    echi_parts_make(&layers, 0, p.codec, ECHI_PART_SLICE, ECHI_PART_MERGED, &p.parts);
     return p;
 }
 
@@ -252,7 +252,7 @@ static void spoil(struct echi_random *r, struct echi_plan *p) {
     case 0: p->sync = (uint8_t)echi_random_below(r, ECHI_SYNCS); break;
     case 1: p->owner_of[g] = (uint16_t)echi_random_below(r, 2u * p->world); break;
     case 2: p->group_of[rank] = ECHI_NONE, p->n[rank] = p->divisor[rank] = p->inner[rank] = 0; break;
-    case 3: p->separated = !p->separated, p->head = p->separated ? 0 : ECHI_NO_RANK; break;
+    case 3: p->cut = !p->cut, p->head = p->cut ? 0 : ECHI_NO_RANK; break;
     case 4: p->n[rank] += p->n[rank] > 0; break;
     case 5: p->deterministic = 1; break;
     case 6: p->sync_norm = 1; break;
@@ -297,7 +297,7 @@ static void what_is_saved_is_loaded(void **state) {
         uint8_t before[ECHI_PLAN_BYTES_MAX], after[ECHI_PLAN_BYTES_MAX];
         assert_true(echi_plan_valid(&p));
         assert_int_equal(echi_plan_save(path, &p, NULL, &error), ECH_OK);
-        if (echi_plan_load(path, &plan, NULL, &error) != ECH_OK) fail_msg("seed %u: %s", seed, error.text);
+        if (echi_plan_load(path, 2, &plan, NULL, &error) != ECH_OK) fail_msg("seed %u: %s", seed, error.text);
         const size_t len = echi_plan_encode(&p, before, sizeof before);
         assert_int_equal(echi_plan_encode(&plan, after, sizeof after), len);
         if (memcmp(before, after, len) != 0) fail_msg("seed %u: another plan came back", seed);
@@ -317,18 +317,18 @@ static void links_are_saved_and_loaded(void **state) {
         times[r].link = (struct echi_link){{1.23456789e8 / (r + 1), 1e7, 1.3e8}, {1.1e6, 1.1e6, 1.1e6 * (r + 1)}};
     }
     assert_int_equal(echi_plan_save(path, &plan, times, &error), ECH_OK);
-    if (echi_plan_load(path, &plan, link_of, &error) != ECH_OK) fail_msg("%s", error.text);
+    if (echi_plan_load(path, 2, &plan, link_of, &error) != ECH_OK) fail_msg("%s", error.text);
     for (int r = 0; r < 4; r++) {
         const double *was = &times[r].link.out.rate, *is = &link_of[r].out.rate;
         for (int i = 0; i < 6; i++) assert_true(is[i] > was[i] * (1 - 1e-5) && is[i] < was[i] * (1 + 1e-5));
         times[r].link = link_of[r];
     }
     assert_int_equal(echi_plan_save(path, &plan, times, &error), ECH_OK);   /* and do not change any more */
-    assert_int_equal(echi_plan_load(path, &plan, link_of, &error), ECH_OK);
+    assert_int_equal(echi_plan_load(path, 2, &plan, link_of, &error), ECH_OK);
     for (int r = 0; r < 4; r++) assert_memory_equal(&link_of[r], &times[r].link, sizeof link_of[r]);
     times[3].link.in = (struct echi_rate){0};
     assert_int_equal(echi_plan_save(path, &plan, times, &error), ECH_OK);
-    assert_int_equal(echi_plan_load(path, &plan, link_of, &error), ECH_OK);
+    assert_int_equal(echi_plan_load(path, 2, &plan, link_of, &error), ECH_OK);
     for (int r = 0; r < 4; r++) assert_false(echi_link_known(&link_of[r]));
 }
 
@@ -537,7 +537,7 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
     assert_non_null(strstr(error.text, path));
     free(large);
     unlink(path);
-    assert_int_equal(echi_plan_load(path, &plan, NULL, &error), ECH_E_IO);
+    assert_int_equal(echi_plan_load(path, 2, &plan, NULL, &error), ECH_E_IO);
     assert_non_null(strstr(error.text, path));
 }
 
@@ -551,7 +551,7 @@ static void a_comma_is_no_point(void **state) {
     assert_int_equal(saved, ECH_OK);
     assert_true(plan.lr == 0.02 && plan.decay == 1e-4);
     const struct echi_plan before = plan;
-    assert_int_equal(echi_plan_load(path, &plan, NULL, &error), ECH_OK);
+    assert_int_equal(echi_plan_load(path, 2, &plan, NULL, &error), ECH_OK);
     assert_true(plan.lr == before.lr && plan.momentum == before.momentum && plan.decay == before.decay);
 }
 

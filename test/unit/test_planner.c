@@ -203,7 +203,7 @@ static void the_fastest_node_has_the_head(void **state) {
     const double seconds[] = {2, 1, 2, 8};
     nodes(4, seconds, 0.05);
     make();
-    assert_true(plan.separated);
+    assert_true(plan.cut);
     assert_int_equal(plan.head, 1);
     /* Rank 1 is left 1 - 0.05 (1/1.9 + 1/1.9 + 1/7.6 + ...) of itself: still the fastest, its group is the first. */
     assert_int_equal(plan.group_of[1], 0);
@@ -381,7 +381,7 @@ static void steps_follow_the_speed(void **state) {
     request.outer_lr = 0.5;
     request.outer_momentum = 0.25;
     make();
-    assert_true(plan.separated == 0 && plan.n_groups == 1 && plan.owner_of[0] == 0 && plan.outer_lr == 0.5 && plan.outer_momentum == 0.25);
+    assert_true(plan.cut == 0 && plan.n_groups == 1 && plan.owner_of[0] == 0 && plan.outer_lr == 0.5 && plan.outer_momentum == 0.25);
     static const uint32_t inner[] = {32, 16, 8, 4};
     assert_memory_equal(plan.inner, inner, sizeof inner);
     for (int r = 1; r < 4; r++) assert_int_equal(plan.n[r], plan.n[0]);
@@ -428,7 +428,7 @@ static void bsp_shares_sum_to_the_round(void **state) {
     request.sync = ECHI_SYNC_BSP;
     request.separate = 0;
     make();
-    assert_int_equal(plan.separated, 0);
+    assert_int_equal(plan.cut, 0);
     assert_int_equal(plan.head, ECHI_NO_RANK);
     assert_int_equal(plan.n[0] + plan.n[1] + plan.n[2] + plan.n[3], 64);
     assert_true(plan.n[3] < plan.n[0]);

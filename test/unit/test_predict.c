@@ -253,7 +253,7 @@ static void units_decide_what_overlaps(void **state) {
     for (int i = 0; i < 2; i++) times[0].head[i] = times[1].head[i];
     load.layers = 2;
     whole(ECHI_SYNC_ASP, 2, 1);
-    plan.separated = 1;
+    plan.cut = 1;
     plan.head = 0;
     times[0].units = times[0].cut = 2, times[0].sizes = 1;
     assert_true(echi_times_share(&times[0], 0, one));
@@ -403,7 +403,7 @@ static void the_head_is_one_for_all(void **state) {
     const double seconds[] = {1, 1, 1, 1, 1};
     nodes(5, seconds);
     whole(ECHI_SYNC_ASP, 5, 16);
-    plan.separated = 1;
+    plan.cut = 1;
     plan.head = 4;
     plan.group_of[4] = ECHI_NONE;
     plan.n[4] = 0;
@@ -421,7 +421,7 @@ static void the_head_is_one_for_all(void **state) {
     memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
     plan.group_of[1] = 0;
     plan.n[1] = plan.round = 16;
-    plan.separated = 1;
+    plan.cut = 1;
     plan.head = 4;
     times[1].link = echi_link_of(4e6);
     near(predict(0).rate, 16 / (16 + (8 + 4) * FRAMED), 1e-5);
@@ -435,7 +435,7 @@ static void two_flights_hide_what_is_waited_for(void **state) {
     const double seconds[] = {1, 1, 1};
     nodes(3, seconds);
     whole(ECHI_SYNC_ASP, 3, 10);
-    plan.separated = 1;
+    plan.cut = 1;
     plan.head = 2;
     plan.group_of[2] = ECHI_NONE;
     plan.n[2] = 0;
@@ -545,7 +545,7 @@ static bool any(struct echi_random *r) {
 
 static double unbound(int r) {
     if (!(times[r].trunk[0] > 0)) return plan.n[r];
-    return plan.n[r] / (echi_times_trunk(&times[r], plan.n[r]) + (plan.separated ? 0 : echi_times_head(&times[r], plan.n[r])));
+    return plan.n[r] / (echi_times_trunk(&times[r], plan.n[r]) + (plan.cut ? 0 : echi_times_head(&times[r], plan.n[r])));
 }
 
 static void any_plan_has_a_rate(void **state) {

@@ -428,7 +428,7 @@ static void steps_get_the_size_that_fits(void **state) {
     (void)state;
     struct echi_change c;
     cluster("000");
-    plan.separated = 1;
+    plan.cut = 1;
     times("1 1 1");
     nothing_for(100, false);
     step_time[1] = 4;

@@ -635,7 +635,7 @@ static void the_head_merges_what_fits(void **state) {
     struct echi_head h;
     struct echi_msg m = {.kind = ECHI_KIND_PARAMS};
     small_plan(ECHI_SYNC_ASP, 5, 1);
-    setup.plan.separated = 1;
+    setup.plan.cut = 1;
     setup.plan.head = 0;
     const uint32_t n[] = {10, 100, 300, 100, 56};
     for (int r = 0; r < 5; r++) setup.plan.n[r] = n[r];
@@ -679,7 +679,7 @@ static void the_head_serves_stragglers_first(void **state) {
         struct echi_head h;
         struct echi_msg m = {.kind = ECHI_KIND_PARAMS};
         small_plan(s == 0 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, 6, 2 - s);   /* even and odd ranks */
-        setup.plan.separated = 1;
+        setup.plan.cut = 1;
         setup.plan.head = 0;
         for (int r = 0; r < 6; r++) setup.plan.n[r] = 200;   /* one a visit */
         echi_head_init(&h, &setup);
@@ -711,7 +711,7 @@ static void a_shadow_trains_the_rows_of_the_lost_once(void **state) {
     const uint32_t start[] = {0, 200, 200};   /* of the leases of ranks 0, 1 and 2 */
     struct echi_task t = {0};
     small_plan(ECHI_SYNC_SSP, 3, 1);
-    setup.plan.separated = 1;
+    setup.plan.cut = 1;
     setup.plan.head = 1;
     setup.plan.shadow = 1 + 0;
     for (int r = 0; r < 3; r++) setup.plan.n[r] = 200;   /* one a visit */
@@ -754,7 +754,7 @@ static void the_head_trains_rows_for_a_lost_owner_once(void **state) {
         struct echi_msg m = {.kind = ECHI_KIND_PARAMS}, lost = {.kind = ECHI_KIND_LOST, .peer = 2, .members = 1};
         const struct echi_event e = {.type = ECHI_EVENT_LOST, .from = 2, .msg = &lost};
         small_plan(ECHI_SYNC_GSSP, 5, 3);   /* rank 2 owns group 2, in which is worker 4 */
-        setup.plan.separated = 1;
+        setup.plan.cut = 1;
         setup.plan.head = 0;
         setup.plan.group_of[4] = 2;
         for (int r = 0; r < 5; r++) setup.plan.n[r] = 8;
@@ -1130,7 +1130,7 @@ static void the_accused_that_is_dead_is_the_lost_one(void **state) {
 static void a_link_that_is_needed_ends_the_run(void **state) {
     (void)state;
     five_trains();
-    setup.plan.separated = 1;
+    setup.plan.cut = 1;
     setup.plan.head = 2;
     coordinator.plan = setup.plan;
     complains(2, 1);
@@ -1250,7 +1250,7 @@ static void a_loss_ends_the_run_only_where_it_must(void **state) {
             for (int how = 0; how < 5; how++) {
                 const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = (uint16_t)rank};
                 small_plan(how == 4 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, world, how == 4 ? 2 : 1);
-                if (how == 1) setup.plan.separated = 1, setup.plan.head = (uint16_t)rank;
+                if (how == 1) setup.plan.cut = 1, setup.plan.head = (uint16_t)rank;
                 if (how == 2) setup.plan.owner_of[0] = (uint16_t)rank;
                 if (how == 3)   /* nobody else works */
                     for (int r = 0; r < world; r++)

@@ -159,7 +159,7 @@ static void start_head(struct echi_setup *setup, enum echi_sync sync) {
     memset(setup, 0, sizeof *setup);
     struct echi_plan *p = &setup->plan;
     echi_plan_clear(p);
-    *p = (struct echi_plan){.sync = (uint8_t)sync, .world = 4, .n_groups = 1, .separated = 1, .head = 0, .flights = 1, .staleness = 3,
+    *p = (struct echi_plan){.sync = (uint8_t)sync, .world = 4, .n_groups = 1, .cut = 1, .head = 0, .flights = 1, .staleness = 3,
                             .rounds_apart = 4, .round = 24, .lr = 1, .parts = {.count = 1, .part = {{.count = 1}}}};
     memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
@@ -223,7 +223,7 @@ static void a_round_has_its_own_place_at_the_owner_too(void **state) {
     static struct echi_setup setup;
     (void)state;
     start_head(&setup, ECHI_SYNC_BSP);
-    setup.plan.separated = 0;
+    setup.plan.cut = 0;
     setup.plan.head = ECHI_NO_RANK;
     setup.n_layers = setup.cut = 1;
     assert_true(echi_plan_valid(&setup.plan));

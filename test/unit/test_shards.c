@@ -269,7 +269,7 @@ static void plans_whose_shards_make_no_sense(void **state) {
     struct echi_part_fault fault;
     char text[200];
     l.cut = LAYERS - 1;
-    assert_false(echi_parts_fit(&p.parts, &l, true, &fault));
+    assert_false(echi_parts_fit(&p.parts, &l, l.cut, &fault));
     echi_parts_sentence(&p.parts, &fault, text, sizeof text);
     if (!strstr(text, "head")) fail_msg("%s", text);
 }

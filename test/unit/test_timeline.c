@@ -340,7 +340,7 @@ static void a_slow_head(void **state) {
     request.separate = 1;
     for (int i = 0; i < 2; i++) times[0].head[i] *= 20;
     make();
-    assert_true(plan.separated && plan.head == 0);
+    assert_true(plan.cut && plan.head == 0);
     record(INTERVALS);
     holds();
     assert_true(line.path.rank >= 0);   /* of one worker: nobody waits for all */
@@ -371,7 +371,7 @@ static void rounds_with_a_head(void **state) {
     cluster(ECHI_SYNC_BSP, NODES);
     request.separate = 1;
     make();
-    assert_true(plan.separated);
+    assert_true(plan.cut);
     record(INTERVALS);
     holds();
     near(part_of(ECHI_PATH_FORWARD, ANY), 0.75 * STEP / 3, 1e-7);

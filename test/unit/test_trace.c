@@ -692,7 +692,7 @@ static void a_head_s_layers_by_hand(void **state) {
     const double few[3][ECHI_PASSES] = {{1, 1}, {1, 1}, {1, 1}}, all[3][ECHI_PASSES] = {{1, 1}, {1, 2}, {3, 4}};
     assert_true(echi_times_share(&times, 0, few) && echi_times_share(&times, 1, all));
     setup.cut = 1;
-    setup.plan.separated = 1;
+    setup.plan.cut = 1;
     setup.plan.head = 1;
     begin_with(&setup);
     asks(&head);

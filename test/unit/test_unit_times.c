@@ -155,7 +155,7 @@ static void measure(const char *model_text, double so_much_longer) {
     assert_int_equal(ech_data_from_callback(&read, &data, &err), ECH_OK);
     assert_int_equal(echi_job_make(model, data, &config, &job, &err), ECH_OK);
     assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
-    cut = job.cut;
+    cut = job.border[job.cut_params].layer;
     n_heads = 0;
     if (echi_measure(&job, device, slow, NULL, (struct echi_cost_io){2.5e-6, 1e-10}, &found, &err) != ECH_OK) fail_msg("%s", err.text);
     if (swing == 0 && quota == 0 && slow == 1) units_are_known(&job, &found);

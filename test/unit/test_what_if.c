@@ -129,7 +129,7 @@ static void a_slow_head(void **state) {
     request.separate = 1;
     for (int i = 0; i < 2; i++) times[0].head[i] *= 10;
     ask();
-    assert_true(plan.separated && plan.head == 0);
+    assert_true(plan.cut && plan.head == 0);
     bottleneck_is(ECHI_WHAT_HEAD, 0, 0.7, 1);
 }
 

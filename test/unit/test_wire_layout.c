@@ -44,7 +44,8 @@ static void rows_and_two_bytes_a_label(void **state) {
     echi_plan_clear(&plan);
     plan.sync = ECHI_SYNC_BSP;
     plan.world = 2;
-    plan.n_groups = plan.separated = plan.flights = 1;
+    plan.n_groups = plan.flights = 1;
+    plan.cut = (uint8_t)job.cut_params;
     plan.head = 1;
     plan.owner_of[0] = 1;
     plan.group_of[0] = plan.group_of[1] = 0;

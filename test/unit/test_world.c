@@ -136,7 +136,7 @@ static void stand(int rank) {
     if (n->role.planned) return;
     n->setup.rank = rank;
     n->setup.n_layers = LAYERS;
-    n->setup.cut = p->separated ? 1 : LAYERS;
+    n->setup.cut = p->cut ? 1 : LAYERS;
     n->setup.cut_width = 1;
     if (echi_plan_hosts(p, rank, ECHI_ROLE_OWNER)) {
         assert_non_null(n->role.owner = malloc(sizeof *n->role.owner));

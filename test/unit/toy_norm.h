@@ -9,7 +9,7 @@ static void set_norms(const struct sim *s, struct echi_setup *setup) {
     static const uint8_t norm[] = {0, 2, 4};
     for (int i = 0; i < 3 && s->plan.sync_norm && norm[i] < setup->cut; i++) setup->norm[setup->norms++] = norm[i];
 }
-static int norms_of(const struct sim *s) { return !s->plan.sync_norm ? 0 : s->plan.separated ? 2 : 3; }
+static int norms_of(const struct sim *s) { return !s->plan.sync_norm ? 0 : s->plan.cut ? 2 : 3; }
 /* The batch-norm behind a part of a step. */
 static int norm_behind(const struct sim *s, int part) { return 2 * (part < norms_of(s) ? part : 2 * norms_of(s) - 1 - part); }
 

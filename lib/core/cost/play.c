@@ -188,12 +188,12 @@ static void travels(const struct echi_play *p, struct echi_play_piece *piece, do
 
 /* Without a table of parts the trunk is one, and the head. */
 static bool make_pieces_of_load(struct echi_play *p) {
-    const bool two = !p->plan->separated && p->load->head > 0 && p->load->trunk > 0;
+    const bool two = !p->plan->cut && p->load->head > 0 && p->load->trunk > 0;
     const double trunk = p->load->trunk / 4.0, head = p->load->head / 4.0;
     p->piece = echi_play_zeroed(p, 2, sizeof *p->piece);
     if (!p->piece) return false;
     p->piece[1] = (struct echi_play_piece){.first = (uint16_t)trunk_layers(p), .part = 1};
-    travels(p, &p->piece[0], trunk + head > 0 ? trunk + (two || p->plan->separated ? 0 : head) : p->all);
+    travels(p, &p->piece[0], trunk + head > 0 ? trunk + (two || p->plan->cut ? 0 : head) : p->all);
     travels(p, &p->piece[1], head);
     p->pieces = 1 + two;
     return true;
@@ -201,7 +201,7 @@ static bool make_pieces_of_load(struct echi_play *p) {
 
 static bool make_pieces(struct echi_play *p, int limit) {
     const struct echi_parts *parts = &p->plan->parts;
-    const int end = p->plan->separated ? echi_parts_before(parts, (int)p->load->layers) : parts->count;
+    const int end = p->plan->cut ? echi_parts_before(parts, (int)p->load->layers) : parts->count;
     struct echi_play_piece *open[ECHI_SHARDS_MAX] = {NULL};
     double most[ECHI_SHARDS_MAX];
     if (parts->count == 0) return make_pieces_of_load(p);
@@ -288,7 +288,7 @@ static void count_parameters(struct echi_play *p) {
     for (int i = 0; i < parts->count; i++) p->all += parts->part[i].count;
     if (parts->count == 0) p->all = (p->load->trunk + (double)p->load->head) / 4;
     if (p->all <= 0) p->all = 1;
-    p->head_params = p->plan->separated ? p->load->head / 4.0 : 0;
+    p->head_params = p->plan->cut ? p->load->head / 4.0 : 0;
 }
 
 struct echi_play echi_play_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
@@ -329,7 +329,7 @@ void echi_play_traffic(const struct echi_play *p, double seconds, struct echi_pr
 bool echi_play_set_up(struct echi_play *p, int limit) {
     const struct echi_plan *plan = p->plan;
     for (int r = 0; r < plan->world; r++) p->workers += plan->group_of[r] != ECHI_NONE;
-    p->layers = trunk_layers(p) + (plan->separated ? 0 : head_layers(p));
+    p->layers = trunk_layers(p) + (plan->cut ? 0 : head_layers(p));
     if (p->layers > ECHI_UNITS_MAX) return false;
     p->number = plan->deterministic ? sizeof(int64_t) : sizeof(float);
     for (int kind = 0; kind < ECHI_KINDS; kind++) p->meta[kind] = (uint16_t)echi_kind_meta_usual(kind);

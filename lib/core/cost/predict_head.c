@@ -11,7 +11,7 @@ static bool in_rounds(const struct echi_play *p) { return echi_policy_of((enum e
 
 bool echi_play_head_set_up(struct echi_play *p) {
     const size_t count = (size_t)p->workers, steps = count * p->plan->flights;
-    p->head[0].rank = p->plan->separated ? p->plan->head : -1;
+    p->head[0].rank = p->plan->cut ? p->plan->head : -1;
     p->head[1].rank = echi_plan_shadow(p->plan);
     for (int i = 0; i < 2; i++) {
         struct echi_play_head *h = &p->head[i];

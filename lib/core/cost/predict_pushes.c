@@ -70,7 +70,7 @@ static void begin(struct echi_pushes *p, int w) {
     const int rank = p->b.rank[w], flights = p->b.plan->flights;
     const struct echi_times *t = &p->b.times[rank];
     const uint32_t n = p->b.plan->n[rank];
-    const bool separated = p->b.plan->separated;
+    const bool separated = p->b.plan->cut;
     struct echi_push_flight *s = oldest(k, flights, ECHI_PUSH_ANSWERED);
     if (s && !oldest(k, flights, ECHI_PUSH_BACKWARD)) {
         enter(k, s, ECHI_PUSH_BACKWARD);

@@ -68,7 +68,7 @@ static void go_on(struct play *p, int w) {
     struct worker *k = &p->worker[w];
     const struct echi_times *t = &p->b.times[k->rank];
     const uint32_t n = p->b.plan->n[k->rank];
-    const bool whole = k->in == p->b.pieces, separated = p->b.plan->separated;
+    const bool whole = k->in == p->b.pieces, separated = p->b.plan->cut;
     const int here = whole ? p->b.layers : p->b.piece[k->front].first;
     if (k->busy || (!whole && (here == k->gone || p->b.plan->deterministic))) return;
     if (k->gone == 0) k->factor = echi_predict_factor(t, k->rank, k->steps++);
@@ -382,7 +382,7 @@ static bool make_shard(struct play *p, int k) {
 static struct echi_varying step_of(const struct echi_plan *plan, const struct echi_times *times, int rank) {
     const struct echi_times *t = &times[rank];
     const uint32_t n = plan->n[rank];
-    return echi_predict_varying(t, plan->separated ? echi_times_trunk(t, n) : echi_times_whole(t, n));
+    return echi_predict_varying(t, plan->cut ? echi_times_trunk(t, n) : echi_times_whole(t, n));
 }
 
 static bool make_worker(struct play *p, int w) {

@@ -27,7 +27,7 @@ static int clients_of(const struct echi_plan *p, int server, int group) {
     return count;
 }
 
-static bool is_head(const struct echi_plan *p, int rank) { return p->separated && p->head == rank; }
+static bool is_head(const struct echi_plan *p, int rank) { return p->cut && p->head == rank; }
 
 static bool serves(const struct echi_plan *p, int rank) {
     const int group = echi_plan_group_owned(p, rank);

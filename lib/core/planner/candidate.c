@@ -8,11 +8,11 @@ struct echi_candidate echi_candidate_predicted(const struct echi_plan_request *w
     struct echi_prediction p;
     if (work->between) work->between(work->self);
     echi_memo_predict(plan, times, &w->load, 0, work, &p);
-    struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
+    struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .cut = plan->cut, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest, .behind = p.behind};
-    c.mostly_separated = echi_mostly_separated(&w->load, plan->separated);
+    c.mostly_separated = echi_mostly_separated(&w->load, plan->cut);
     const struct echi_efficiency known =
-        echi_efficiency_of(&w->evidence, plan->sync, plan->separated, c.mostly_separated, p.behind);
+        echi_efficiency_of(&w->evidence, plan->sync, plan->cut, c.mostly_separated, p.behind);
     c.efficiency = known.value;
     c.error = known.error;
     c.measured = known.measured;

@@ -32,7 +32,7 @@ static int suspects(const struct echi_plan_request *w, const struct echi_plan *p
         double most = 0;
         int worst = -1;
         for (int r = 0; r < plan->world; r++) {
-            if (plan->group_of[r] == ECHI_NONE && echi_plan_group_owned(plan, r) < 0 && !(plan->separated && plan->head == r)) continue;
+            if (plan->group_of[r] == ECHI_NONE && echi_plan_group_owned(plan, r) < 0 && !(plan->cut && plan->head == r)) continue;
             const double here = slowness(&times[r], plan->n[r], &w->load, way);
             if (!(here > most)) continue;
             most = here;
@@ -100,7 +100,7 @@ static double worth_about(const struct echi_plan_request *w, const struct echi_t
         char text[2];
         own.absent[rank] = true;
         own.sync = i < 2 ? (enum echi_sync)with->sync : ECHI_SYNC_BSP;
-        own.separate = i < 2 ? with->separated : i == 3;
+        own.separate = i < 2 ? with->cut > 0 : i == 3;
         own.groups = i < 2 && with->groups > i ? with->groups - i : 0;
         own.samples_per_step = own.sync == ECHI_SYNC_BSP ? 0 : with->samples_per_step;
         own.under_way = with->under_way;

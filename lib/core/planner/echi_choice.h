@@ -12,7 +12,7 @@
 #define ECHI_CHOICES_MAX 6
 
 struct echi_candidate {
-    uint8_t sync, groups, separated;
+    uint8_t sync, groups, cut;            /* cut: as in the plan */
     bool mostly_separated;                /* with most of the parameters: echi_mostly_separated */
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
     double efficiency, goodput;           /* echi_efficiency_of; rate times efficiency */

@@ -18,7 +18,7 @@ struct echi_plan_request {
     enum echi_sync sync;
     int world;
     int separate;                      /* -1 auto (under GSSP yes), 0 no, 1 yes; only where the model has a cut */
-    bool has_cut;
+    bool has_cut;                      /* the model has one, at layers.cut */
     bool shadow;                       /* a separate head has a shadow */
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */
@@ -60,6 +60,12 @@ struct echi_plan_request {
     int64_t ratios_after;              /* ns for which other ratios must have been due to be set (echi_follow.h); 0: never */
 };
 
+/* Moves the cut of a plan request in front of this layer with parameters: layers.cut, has_cut, and what the model moves. layers.count: it has
+ * none. Layers are known. cuts.c */
+void echi_plan_request_cut(struct echi_plan_request *request, int cut);
+/* Moves the cut of measured times there, too, of all that are here. False where that cannot be: units are not known. */
+bool echi_plan_times_cut(const struct echi_plan_request *request, int cut, struct echi_times times[ECHI_WORLD_MAX]);
+
 /* B: as wished, else max(64, 16 x nodes); with `deterministic` 64. */
 uint32_t echi_plan_request_round(const struct echi_plan_request *request);
 
@@ -73,12 +79,12 @@ ech_status echi_plan_make(const struct echi_plan_request *request, const struct 
 void echi_plan_add_reserve(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 
 /* The table of parts of a model: no part has more than `slice` parameters, and neighbours share one of up to `merged`, which is at most
- * `slice` (more of both where the table would be too long). Batch-norms stay with their convolutions, and no part reaches across the
- * cut where the layers behind it are separated. With top-k: the layers. */
+ * `slice` (more of both where the table would be too long). Batch-norms stay with their convolutions, and no part reaches across
+ * `cut`, if it is above 0. With top-k: the layers. */
 #define ECHI_PART_SLICE (UINT64_C(1) << 20)            /* by default 4 MB of floats */
 /* By default a chunk of the wire: gradients that are sooner told of leave sooner, and fewer are not worth it. */
 #define ECHI_PART_MERGED (UINT64_C(1) * ECHI_WORTH_A_WAKE / 4)
-void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
+void echi_parts_make(const struct echi_layers *layers, int cut, int codec, uint64_t slice, uint64_t merged,
                      struct echi_parts *out);
 /* A dense part more, of `size` parameters that begin `at` parameters behind the first of layer `first`. Room for it there must be. */
 void echi_parts_add_slice(struct echi_parts *parts, const struct echi_layers *layers, int first, uint64_t at, uint64_t size);

@@ -52,7 +52,7 @@ static struct echi_pace pace_of(const struct echi_follow *f, bool seen, const st
         if (plan->group_of[r] != group || plan->lost[r]) continue;
         const struct echi_speed *computes = &f->host[r].computes, *iterates = &f->host[r].iterates;
         const double link = seen ? link_of(f, plan, times, r) : echi_link_slower(&times[r].link);
-        const double planned = echi_times_step(&times[r], plan->separated, size[r]);
+        const double planned = echi_times_step(&times[r], plan->cut, size[r]);
         p.seconds += seen && echi_speed_known(computes) ? computes->average * 1e-9 : planned;
         if (seen && echi_speed_known(iterates)) {
             p.iteration += iterates->average * 1e-9;

@@ -41,7 +41,7 @@ static void add_slices(struct echi_parts *parts, const struct echi_layers *layer
     }
 }
 
-void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t slice, uint64_t merged,
+void echi_parts_make(const struct echi_layers *layers, int cut, int codec, uint64_t slice, uint64_t merged,
                      struct echi_parts *out) {
     const bool dense = codec == ECHI_CODEC_DENSE;
     uint64_t room = 0;   /* that others may still have in the last part */
@@ -50,8 +50,8 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
     merged = at_least(layers, merged);
     for (int i = 0, end; i < layers->count; i = end) {
         uint64_t unit = layers->params[i];
-        for (end = i + 1; dense && end < layers->count && layers->joined[end]; end++) unit += layers->params[end];
-        if (separated && i == layers->cut) room = 0;
+        for (end = i + 1; dense && end < layers->count && layers->joined[end] && end != cut; end++) unit += layers->params[end];
+        if (cut > 0 && i == cut) room = 0;
         if (dense && unit > slice) {
             add_slices(out, layers, i, unit, slice);
             room = 0;
@@ -68,9 +68,9 @@ void echi_parts_make(const struct echi_layers *layers, bool separated, int codec
 
 void echi_plan_parts(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
     const struct echi_layers *l = &request->layers;
-    const int cut = plan->separated ? l->cut : l->count;
+    const int cut = plan->cut ? plan->cut : l->count;
     if (plan->parts.count > 0) return;
     const uint64_t slice = echi_plan_slice(plan, l);
-    echi_parts_make(l, plan->separated, plan->codec, slice, slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED, &plan->parts);
+    echi_parts_make(l, plan->cut, plan->codec, slice, slice < ECHI_PART_MERGED ? slice : ECHI_PART_MERGED, &plan->parts);
     if (plan->shards) echi_plan_deal_parts(plan, times, echi_parts_before(&plan->parts, cut));
 }

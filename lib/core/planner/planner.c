@@ -115,7 +115,7 @@ static int shadow_of(const struct echi_plan_request *w, const struct echi_times 
 }
 
 static bool is_head(const struct echi_plan *plan, int rank) {
-    return plan->separated && (rank == plan->head || rank == echi_plan_shadow(plan));
+    return plan->cut && (rank == plan->head || rank == echi_plan_shadow(plan));
 }
 
 /* Samples a second of steps of the i-th measured size. */
@@ -172,7 +172,7 @@ static void bsp_times(const struct echi_times *times, const struct echi_plan *pl
     const int exchanges = owners > 1 ? 2 : rank == plan->owner_of[0] ? workers : 1;
     memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < out->count; i++) {
-        if (plan->separated) out->head[i] = is_head(plan, rank) ? echi_times_head(times, plan->round) : 0;
+        if (plan->cut) out->head[i] = is_head(plan, rank) ? echi_times_head(times, plan->round) : 0;
         else out->head[i] += 2 * times->exchange * exchanges;
     }
 }
@@ -309,9 +309,9 @@ static void owners_by_link(const struct echi_plan_request *w, const struct echi_
 }
 
 static void async_groups(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
-    const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
+    const bool by_speed = plan->cut && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
-                       : plan->separated ? plan->round
+                       : plan->cut ? plan->round
                                          : efficient_samples(&times[fastest(w, times, 64)], plan->round, w->world);
     double rate[ECHI_WORLD_MAX] = {0};
     double value[ECHI_WORLD_MAX];
@@ -320,7 +320,7 @@ static void async_groups(const struct echi_plan_request *w, const struct echi_ti
     for (int r = 0; r < w->world; r++) {
         if (w->absent[r]) continue;
         uint32_t own = w->shares == ECHI_SHARES_LIST ? w->share[r] : n;
-        double seconds = own == 0 ? -1 : !plan->separated ? echi_times_whole(&times[r], own)
+        double seconds = own == 0 ? -1 : !plan->cut ? echi_times_whole(&times[r], own)
                          : is_head(plan, r) ? seconds_beside_head(w, times, r, own) : echi_times_trunk(&times[r], own);
         if (w->world == 1 && own) seconds = echi_times_whole(&times[r], own);
         if (seconds <= 0) continue;
@@ -431,21 +431,22 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,
                       "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
-    plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
-    if ((w->drop_older > 0 || w->weigh_by_time) && (w->sync != ECHI_SYNC_ASP || plan->separated))
+    const bool separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    plan->cut = separated ? (uint8_t)(w->layers.count > 0 ? w->layers.cut : w->load.layers > 0 ? w->load.layers : 1) : 0;
+    if ((w->drop_older > 0 || w->weigh_by_time) && (w->sync != ECHI_SYNC_ASP || plan->cut))
         return refuse(text, cap, "--drop-older and --weigh-by-time are of --sync asp with --separate off");
-    if (plan->separated && w->sync == ECHI_SYNC_LOCAL)
+    if (plan->cut && w->sync == ECHI_SYNC_LOCAL)
         return refuse(text, cap, "--sync local trains all layers on every node: use --separate off");
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = home_of(w, times, plan->round < 64 ? plan->round : 64);
-    if (plan->separated) {
+    if (plan->cut) {
         plan->head = (uint16_t)head_of(w, times, fast);
         plan->shadow = (uint16_t)(1 + shadow_of(w, times, plan->head, plan->round));
     }
     const int home = plan->shadow == 0 ? fast : 0;   /* of an only owner */
     const bool async = w->sync != ECHI_SYNC_BSP;
-    plan->flights = async && plan->separated ? (uint8_t)flights_beside_head(w, &times[fast], plan->round) : 1;
+    plan->flights = async && plan->cut ? (uint8_t)flights_beside_head(w, &times[fast], plan->round) : 1;
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;
@@ -456,7 +457,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
      * many B: the lr of one node holds for all B (16 workers, B 256: times 4 nothing is learnt). A worker of `local` is by itself. */
     if (w->sync == ECHI_SYNC_LOCAL && !w->lr_given) plan->lr *= plan->round / 64.0;
     const bool usual = !w->lr_given && !w->momentum_given && !echi_optimizer_adam((int)w->optimizer);
-    if (async && w->sync != ECHI_SYNC_LOCAL && !plan->separated && w->world > 1 && usual) {
+    if (async && w->sync != ECHI_SYNC_LOCAL && !plan->cut && w->world > 1 && usual) {
         /* Without a head owner staleness hurts the FC layers, and is a memory by itself (Mitliagkas et al. 2016, "Asynchrony begets
          * momentum"): less of it, and half the lr / (1 - m). At the same, four nodes with MNIST seldom came to 98.5 % in three epochs
          * (3 runs of 16; 15 at half), and one run in 20 with glyphs never learnt. */

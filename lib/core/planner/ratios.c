@@ -19,7 +19,7 @@ static struct echi_pace pace_of(const struct echi_times *times, const struct ech
     for (int r = 0; r < plan->world; r++) {
         if (plan->group_of[r] != group) continue;
         const struct echi_times *t = &times[r];
-        g.seconds += plan->separated ? echi_times_trunk(t, plan->n[r]) : echi_times_whole(t, plan->n[r]);
+        g.seconds += plan->cut ? echi_times_trunk(t, plan->n[r]) : echi_times_whole(t, plan->n[r]);
         const double link = echi_link_slower(&t->link);
         if (members++ == 0 || link < g.link) g.link = link;
     }
@@ -86,6 +86,6 @@ void echi_ratios_plan(const struct echi_plan_request *w, const struct echi_times
     plan->ratios = (uint8_t)w->ratios;
     plan->state_ratio = ECHI_RATIO_STATES;
     for (int g = 0; g < plan->n_groups; g++) pace[g] = pace_of(times, plan, g);
-    const uint64_t sent = plan->separated ? w->trunk_params : w->params;
+    const uint64_t sent = plan->cut ? w->trunk_params : w->params;
     echi_ratios_bases(w->ratios, sent ? sent : 1, pace, plan->n_groups, plan->base);
 }

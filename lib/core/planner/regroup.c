@@ -205,7 +205,7 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
         change = best_return(g, p, size, rank);
     } else if (unlike(own, usual)) {
         change = best_move(g, p, size, rank);
-        const struct echi_change other = p->separated ? best_size(g, p, size, rank, times) : (struct echi_change){0};
+        const struct echi_change other = p->cut ? best_size(g, p, size, rank, times) : (struct echi_change){0};
         if (other.kind != ECHI_CHANGE_NONE && (change.kind == ECHI_CHANGE_NONE || other.gain + CLEARLY >= change.gain)) change = other;
         if (change.kind == ECHI_CHANGE_SIZE) change.ratio = own / usual;
     }

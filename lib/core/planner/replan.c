@@ -45,7 +45,7 @@ static double longest(const struct echi_follow *f, const struct echi_plan *plan,
     double most = 0;
     for (int r = 0; r < plan->world; r++) {
         if (plan->group_of[r] == ECHI_NONE) continue;
-        const double seconds = f->host[r].stretch.average * echi_times_step(&times[r], plan->separated, n[r]);
+        const double seconds = f->host[r].stretch.average * echi_times_step(&times[r], plan->cut, n[r]);
         if (seconds > most) most = seconds;
     }
     return most;

@@ -159,7 +159,7 @@ void echi_plan_divide(const struct echi_plan_request *w, const struct echi_times
 uint64_t echi_plan_slice(const struct echi_plan *plan, const struct echi_layers *layers) {
     uint64_t params = 0;
     if (plan->shards == 0) return ECHI_PART_SLICE;
-    for (int i = 0; i < (plan->separated ? layers->cut : layers->count); i++) params += layers->params[i];
+    for (int i = 0; i < (plan->cut ? plan->cut : layers->count); i++) params += layers->params[i];
     const uint64_t shards = plan->shards, even = params / (shards * PARTS_A_SHARD);
     const uint64_t least = plan->exchange == ECHI_EXCHANGE_RING ? LEAST_OF_RING : LEAST_OF_SERVER;
     const uint64_t slice = even > least ? greater_of(params / (shards * MANY_PARTS_A_SHARD), least) : even;

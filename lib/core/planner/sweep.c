@@ -47,7 +47,7 @@ void echi_node_sweep(const struct echi_plan_request *request, const struct echi_
     *w = *request;
     w->choose = false;
     w->sync = (enum echi_sync)plan->sync;
-    w->separate = plan->separated;
+    w->separate = plan->cut > 0;
     w->batch = plan->round;
     for (int i = 0; i < count; i++) {
         struct echi_choice choice;

@@ -14,7 +14,7 @@
 
 /* The trunk's layers, where the head is separated; else all. */
 static int travelling(const struct echi_plan_request *w, const struct echi_plan *plan) {
-    return plan->separated ? w->layers.cut : w->layers.count;
+    return plan->cut ? plan->cut : w->layers.count;
 }
 
 /* Whose step takes the longest. Somebody trains. */
@@ -173,7 +173,7 @@ void echi_choice_table(const struct echi_plan_request *w, const struct echi_time
         const uint64_t slice = usual * tries[i].times / tries[i].part;
         if (slice < usual && slice < ECHI_PART_MERGED) continue;
         *own = *plan;
-        echi_parts_make(&w->layers, own->separated, own->codec, slice, 0, &own->parts);
+        echi_parts_make(&w->layers, own->cut, own->codec, slice, 0, &own->parts);
         if (tries[i].weight > 0) merge(w, times, work, own, tries[i].weight);
         if (own->shards) echi_plan_deal_parts(own, times, echi_parts_before(&own->parts, travelling(w, own)));
         if (own->shards != plan->shards) continue;   /* fewer parts than owners */

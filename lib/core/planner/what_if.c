@@ -37,7 +37,7 @@ static void quicken(const struct echi_plan *plan, enum echi_what what, int rank,
     switch (what) {
     case ECHI_WHAT_STEPS:
         halve(t->trunk, t->count);
-        if (!plan->separated) halve(t->head, t->count);
+        if (!plan->cut) halve(t->head, t->count);
         return;
     case ECHI_WHAT_LINKS:
         widen(&t->link.out);
@@ -53,7 +53,7 @@ static void quicken(const struct echi_plan *plan, enum echi_what what, int rank,
         t->update /= 2;
         return;
     case ECHI_WHAT_HEAD:
-        if (plan->separated && plan->head == rank) halve(t->head, t->count);
+        if (plan->cut && plan->head == rank) halve(t->head, t->count);
         return;
     default:
         t->jitter /= 2;
@@ -80,10 +80,10 @@ static double gain_of(const struct question *q, enum echi_what what, int only) {
 static double takes(const struct question *q, enum echi_what what, int rank) {
     const struct echi_times *t = &q->times[rank];
     const struct echi_plan *plan = q->plan;
-    const bool serves = owns(plan, rank) || (plan->separated && plan->head == rank);
+    const bool serves = owns(plan, rank) || (plan->cut && plan->head == rank);
     const double rate = echi_link_slower(&t->link);
     if (what == ECHI_WHAT_STEPS)
-        return plan->n[rank] == 0 ? 0 : echi_times_step(t, plan->separated, plan->n[rank]);
+        return plan->n[rank] == 0 ? 0 : echi_times_step(t, plan->cut, plan->n[rank]);
     if (what == ECHI_WHAT_LINKS) return rate > 0 ? (serves ? plan->world : 1) / rate : 0;
     return what == ECHI_WHAT_OWNERS && owns(plan, rank) ? t->exchange + t->update : 0;
 }

@@ -70,11 +70,16 @@ int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
 /* ---- start: times, plan, first weights ---- */
 
 void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    echi_plan_times_cut(&c->request, c->request.layers.cut, c->times);   /* who measured at another is as the others are */
     echi_times_pool(c->times, c->request.world);
     if (!c->plan_given) {
         char text[240];
         ech_status status = echi_plan_choose(&c->request, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return echi_end_with(c, status, -1, text, out);
+    }
+    if (c->setup->plan.cut && c->setup->plan.cut != c->request.layers.cut && c->request.layers.count > 0) {   /* all that is predicted from here on is of this plan, and of others that are cut there */
+        echi_plan_request_cut(&c->request, c->setup->plan.cut);
+        echi_plan_times_cut(&c->request, c->setup->plan.cut, c->times);
     }
     if (!c->plan_given && c->request.regroup_after > 0) echi_plan_add_reserve(&c->request, c->times, &c->setup->plan);
     echi_plan_parts(&c->request, c->times, &c->setup->plan);
@@ -152,7 +157,7 @@ void echi_feed(struct echi_coordinator *c, struct echi_actions *out) {
             feed_one(c, owner, ECHI_ROLE_OWNER, g, out);
             fed++;
         }
-    const int head[] = {p->separated ? p->head : -1, echi_plan_shadow(p)};
+    const int head[] = {p->cut ? p->head : -1, echi_plan_shadow(p)};
     for (int i = 0; i < 2; i++) {
         if (head[i] < 0) continue;
         feed_one(c, head[i], ECHI_ROLE_HEAD, 0, out);
@@ -237,7 +242,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     c->stale_of_run_count++;
     if (m->staleness > c->stale_max) c->stale_max = m->staleness;
     c->trunk_bins[echi_staleness_bin(m->staleness)]++;
-    if (!plan_of(c)->separated) return;
+    if (!plan_of(c)->cut) return;
     if (m->head > c->head_newest) c->head_newest = m->head;
     c->head_bins[echi_staleness_bin((double)(c->head_newest - m->head) / plan_of(c)->round)]++;
 }

@@ -84,7 +84,7 @@ void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct
     c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};   /* not that of a round which was lost since */
     c->parts_out = plan_of(c)->shards ? echi_living_owners(c) : 1;
     echi_eval_ask_trunk(c, 0, out);
-    if (!plan_of(c)->separated) return;
+    if (!plan_of(c)->cut) return;
     c->parts_out++;
     ask_head(c, out);
 }

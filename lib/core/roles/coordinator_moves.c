@@ -42,7 +42,7 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
     /* Links carry what they do now, and it computes as it does now. */
     memcpy(times, c->times, (size_t)plan->world * sizeof *times);
     echi_follow_links(&c->follow, plan, c->times, now, times);
-    const double usual = echi_times_step(t, plan->separated, n);
+    const double usual = echi_times_step(t, plan->cut, n);
     const double slower = echi_regroup_computes(&c->regroup, change->rank) / usual;
     for (uint32_t i = 0; i < t->count; i++) {
         t->trunk[i] *= slower;
@@ -64,7 +64,7 @@ void echi_moves_watch(struct echi_coordinator *c, const struct echi_msg *m, int6
     c->arriving[rank] = false;
     if (!same || m->compute >> 62 || m->exchange >> 62) return;
     if (!c->policy->local)
-        echi_follow_stretch(&c->follow, rank, (double)m->compute * 1e-9 / echi_times_step(&c->times[rank], c->plan.separated, m->lease.n));
+        echi_follow_stretch(&c->follow, rank, (double)m->compute * 1e-9 / echi_times_step(&c->times[rank], c->plan.cut, m->lease.n));
     if (m->lease.n != c->size[rank]) return;
     echi_follow_step(&c->follow, rank, (double)m->compute, (double)m->exchange);
     if (c->request.regroup_after <= 0 || !c->policy->grouped) return;

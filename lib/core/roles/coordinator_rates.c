@@ -15,7 +15,7 @@ void echi_rates_heard(struct echi_coordinator *c, const struct echi_event *e, st
 
 void echi_rates_follow(struct echi_coordinator *c, int64_t now) {
     if (c->plan.codec == ECHI_CODEC_DENSE || c->request.ratios_after <= 0 || c->phase != ECHI_RUN_TRAINS) return;
-    const uint64_t sent = c->plan.separated ? c->request.trunk_params : c->request.params;
+    const uint64_t sent = c->plan.cut ? c->request.trunk_params : c->request.params;
     if (echi_follow_ratios(&c->follow, &c->plan, c->times, c->size, sent ? sent : 1, c->request.ratios_after, now))
         c->follow.last.at = echi_coordinator_clock(c, now);
 }

@@ -29,7 +29,7 @@ bool echi_keep_quiet(struct echi_coordinator *c, int64_t now, struct echi_action
 /* ---- the parts: the weights of the first group, shard by shard, the momentum of each that lives, then both of the head ---- */
 
 static int of_owners(const struct echi_plan *p) { return echi_plan_shards(p) * (1 + p->n_groups); }
-static int count_parts(const struct echi_plan *p) { return of_owners(p) + (p->separated ? 2 : 0); }
+static int count_parts(const struct echi_plan *p) { return of_owners(p) + (p->cut ? 2 : 0); }
 
 /* The parts from `part` on that are there. A group whose owner is lost has no momentum any more; who owns several shards sends them
  * together. */

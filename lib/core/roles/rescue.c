@@ -71,7 +71,7 @@ bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions
     const bool evaluates = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out == 0;
     if (c->phase < ECHI_RUN_TRAINS || c->goal.give_final) return false;   /* in a session each node has what it computed on last */
     c->plan.lost[rank] = 1;
-    const bool headless = p->separated && p->lost[p->head];
+    const bool headless = p->cut && p->lost[p->head];
     if (c->met || evaluates || headless || c->policy->local) {   /* under `local` a worker may be in the middle of taking weights over */
         nothing_newer(c);
         return false;
@@ -79,7 +79,7 @@ bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions
     if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_EVALUATES) release(c, out);
     c->phase = ECHI_RUN_RESCUES;
     c->rescue.trunk = false;
-    c->rescue.head = !p->separated;
+    c->rescue.head = !p->cut;
     tell(c, rank, out);
     return true;
 }
@@ -190,7 +190,7 @@ static bool on_lost(struct echi_coordinator *c, int rank, struct echi_actions *o
     const struct echi_plan *p = plan_of(c);
     if (p->lost[rank]) return false;
     c->plan.lost[rank] = 1;
-    if (p->separated && p->head == rank && !c->rescue.head) return nothing_newer(c);
+    if (p->cut && p->head == rank && !c->rescue.head) return nothing_newer(c);
     if (!c->rescue.trunk || !c->rescue.head) tell(c, rank, out);
     return false;
 }

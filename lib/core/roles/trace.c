@@ -428,6 +428,7 @@ static void put_layers(struct echi_writer *w, const struct echi_layers *l) {
     for (int i = 0; i < l->count; i++) {
         echi_put64(w, l->params[i]);
         echi_put8(w, l->joined[i]);
+        echi_put32(w, l->width[i]);
     }
 }
 
@@ -439,6 +440,7 @@ static void get_layers(struct echi_reader *r, struct echi_layers *l) {
     for (int i = 0; r->ok && i < l->count; i++) {
         l->params[i] = echi_get64(r);
         l->joined[i] = echi_get8(r) != 0;
+        l->width[i] = echi_get32(r);
         if (l->params[i] == 0 || l->params[i] > UINT64_C(1) << 40) r->ok = false;
     }
 }

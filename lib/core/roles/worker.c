@@ -82,7 +82,7 @@ static void code(struct echi_worker *w, struct echi_task *t) {
 }
 
 static void forward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
-    const bool separated = w->setup->plan.separated;
+    const bool separated = w->setup->plan.cut;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     echi_worker_norms_name(w, s, t);
     t->from = s->gone;
@@ -114,7 +114,7 @@ static void forward_early(struct echi_worker *w, struct echi_flight *s, int64_t 
     const int here = s->early ? layers_here(w, s->place) : w->setup->cut;
     if (s->early ? here == s->gone : s->sending > 0) return enter(w, s, ECHI_FLIGHT_WAITS_PART);
     if (!s->early) return forward(w, s, now, out);
-    struct echi_task *t = compute(w, s, w->setup->plan.separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
+    struct echi_task *t = compute(w, s, w->setup->plan.cut ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     t->grads = (struct echi_slot){0};
     t->from = s->gone;
     t->until = (uint16_t)here;
@@ -126,7 +126,7 @@ static void go_on(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_NORM);
     if (!s || s->norm_samples == 0 || s->norm_sending) return;
     s->part++;
-    if (w->setup->plan.separated && s->part > w->setup->norms) backward(w, s, now, out);
+    if (w->setup->plan.cut && s->part > w->setup->norms) backward(w, s, now, out);
     else forward(w, s, now, out);
 }
 
@@ -676,7 +676,7 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
         w->flight[i].weights = (uint8_t)(2 * i);
         if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
         post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
-        if (w->setup->plan.separated)
+        if (w->setup->plan.cut)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
     if (w->ring.on) echi_worker_ring_start(w, out);

@@ -117,6 +117,8 @@ void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /
 enum echi_stands { ECHI_STANDS_AT, ECHI_STANDS_BEGUN, ECHI_STANDS_WITHOUT, ECHI_STANDS_TAKEN };
 
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
+#define ECHI_LABEL_BYTES 2   /* of a label behind the rows of an ACT */
+
 struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum

@@ -32,8 +32,9 @@ struct echi_parts { uint16_t count; struct echi_part part[ECHI_PARTS_MAX]; };   
 
 /* What a model says of itself: its layers with parameters, in the order of forward. */
 struct echi_layers {
-    uint16_t count, cut;                  /* cut: the first that is behind the cut; `count`: there is none */
+    uint16_t count, cut;                  /* cut: the first that is behind the usual cut, or the one asked for; `count`: there is none */
     uint64_t params[ECHI_UNITS_MAX];
+    uint32_t width[ECHI_UNITS_MAX];       /* floats a sample that cross a cut in front of this layer; 0: none may be there, or nobody knows */
     bool joined[ECHI_UNITS_MAX];    /* kept with the layer in front of it: a batch-norm, with its convolution */
 };
 
@@ -53,8 +54,8 @@ struct echi_part_fault { enum echi_part_rule rule; int part; int64_t x, y; };
 /* Is this a table whose parts lie one behind the other from parameter 0 on, their layers too? Else the first fault. */
 bool echi_parts_valid(const struct echi_parts *parts, int codec, struct echi_part_fault *out);
 /* Is a valid table one of this model: every parameter of it in a part, and nothing else, in the layers that the parts name? With
- * `separated` no part reaches across the cut. Else the first fault. */
-bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *layers, bool separated, struct echi_part_fault *out);
+ * `cut` above 0 no part reaches across it. Else the first fault. */
+bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *layers, int cut, struct echi_part_fault *out);
 /* How many of them belong to layers [0, cut). */
 int echi_parts_before(const struct echi_parts *parts, int cut);
 

@@ -70,4 +70,7 @@ int echi_times_nearest(const struct echi_times *times, uint32_t n);
 /* Sets the shares of size[i] from seconds that the units took. False, and nothing is set, if a trunk or a head took no time at all.
  * times->units and ->cut are set. */
 bool echi_times_share(struct echi_times *times, int i, const double (*seconds)[ECHI_PASSES]);
+/* As they would have been measured with the cut in front of another unit, by the times of units; `units`: without one. What a whole step
+ * takes stays. False, and nothing is changed, where units are not known or one side would take no time. */
+bool echi_times_recut(struct echi_times *times, int cut);
 #endif

@@ -30,7 +30,7 @@ bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role
     case ECHI_ROLE_COORDINATOR: return rank == 0;
     case ECHI_ROLE_WORKER: return plan->group_of[rank] != ECHI_NONE;
     case ECHI_ROLE_OWNER: return echi_plan_group_owned(plan, rank) >= 0;
-    case ECHI_ROLE_HEAD: return plan->separated && (plan->head == rank || echi_plan_shadow(plan) == rank);
+    case ECHI_ROLE_HEAD: return plan->cut && (plan->head == rank || echi_plan_shadow(plan) == rank);
     case ECHI_ROLES: break;
     }
     return false;
@@ -51,7 +51,7 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 }
 
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
-    if (rank == 0 || (plan->separated && plan->head == rank && plan->shadow == 0)) return false;
+    if (rank == 0 || (plan->cut && plan->head == rank && plan->shadow == 0)) return false;
     if (echi_plan_has_heir_of(plan, rank)) return true;   /* a worker and owner is left */
     int owners = 0;
     const int owned = echi_plan_group_owned(plan, rank);
@@ -121,7 +121,7 @@ static const struct echi_policy *policy_of(const struct echi_plan *plan) { retur
 static bool in_rounds(const struct echi_plan *plan) { return policy_of(plan)->rounds && !policy_of(plan)->local; }
 
 bool echi_plan_alone(const struct echi_plan *plan) {
-    return plan->world == 1 && in_rounds(plan) && !plan->separated && plan->codec == ECHI_CODEC_DENSE;
+    return plan->world == 1 && in_rounds(plan) && !plan->cut && plan->codec == ECHI_CODEC_DENSE;
 }
 
 int echi_plan_snapshots(const struct echi_plan *plan, bool others, bool own) {
@@ -164,7 +164,7 @@ bool echi_plan_rounds_by_part(const struct echi_plan *plan) {
 }
 
 bool echi_plan_grads_in_weights(const struct echi_plan *plan) {
-    return plan->shards > 0 && plan->exchange == ECHI_EXCHANGE_SERVER && plan->flights == 1 && !plan->deterministic && !plan->separated &&
+    return plan->shards > 0 && plan->exchange == ECHI_EXCHANGE_SERVER && plan->flights == 1 && !plan->deterministic && !plan->cut &&
            !plan->sync_norm && echi_plan_rounds_by_part(plan);
 }
 

@@ -296,9 +296,9 @@ static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN
 
 bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
-    if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1 || p->reserve > 1 || p->reserve >= p->n_groups) return false;
-    if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
-    if (p->shadow > 0 && (!p->separated || p->shadow > p->world || echi_plan_shadow(p) == p->head)) return false;
+    if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->reserve > 1 || p->reserve >= p->n_groups) return false;
+    if (p->cut ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
+    if (p->shadow > 0 && (!p->cut || p->shadow > p->world || echi_plan_shadow(p) == p->head)) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->flights < 1 || p->flights > ECHI_FLIGHTS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
@@ -312,11 +312,11 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_REDUCTION_BLOCK)) return false;
     if (p->sync_norm > 1 || (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
     if (p->shares_follow > 1 || (p->shares_follow && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
-    if (p->flights > 1 && (policy->rounds || !p->separated)) return false;
+    if (p->flights > 1 && (policy->rounds || !p->cut)) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
-    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
+    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->cut;
     if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
-    if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
+    if (policy->local ? p->cut || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
         return false;
     struct echi_part_fault fault;
     if (!codec_valid(p) || !echi_parts_valid(&p->parts, p->codec, &fault)) return false;
@@ -390,7 +390,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put16(&w, p->world);
     echi_put8(&w, p->n_groups);
     echi_put8(&w, p->reserve);
-    echi_put8(&w, p->separated);
+    echi_put8(&w, p->cut);
     echi_put16(&w, p->head);
     echi_put16(&w, p->shadow);
     echi_put8(&w, p->flights);
@@ -437,7 +437,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->world = echi_get16(&r);
     p->n_groups = echi_get8(&r);
     p->reserve = echi_get8(&r);
-    p->separated = echi_get8(&r);
+    p->cut = echi_get8(&r);
     p->head = echi_get16(&r);
     p->shadow = echi_get16(&r);
     p->flights = echi_get8(&r);

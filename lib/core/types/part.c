@@ -40,7 +40,7 @@ static int layer_of(const struct echi_layers *layers, uint64_t param) {
     return i;
 }
 
-bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *layers, bool separated, struct echi_part_fault *out) {
+bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *layers, int cut, struct echi_part_fault *out) {
     uint64_t all = 0;
     for (int i = 0; i < layers->count; i++) all += layers->params[i];
     if (parts->count == 0) return refuse(out, ECHI_PART_NO_TABLE, 0, 0, 0);
@@ -50,8 +50,8 @@ bool echi_parts_fit(const struct echi_parts *parts, const struct echi_layers *la
         const int first = layer_of(layers, p->at), last = layer_of(layers, end_of(p) - 1);
         if (p->first != first || p->last != last) return refuse(out, ECHI_PART_OTHER_LAYERS, i, (uint64_t)first, (uint64_t)last);
         if (p->codec == ECHI_CODEC_TOPK && p->count != layers->params[first]) return refuse(out, ECHI_PART_TOPK_SLICE, i, 0, 0);
-        if (separated && first < layers->cut && last >= layers->cut) return refuse(out, ECHI_PART_ACROSS_CUT, i, layers->cut, 0);
-        if (separated && first >= layers->cut && p->shard != 0) return refuse(out, ECHI_PART_SHARD_OF_HEAD, i, layers->cut, 0);
+        if (cut > 0 && first < cut && last >= cut) return refuse(out, ECHI_PART_ACROSS_CUT, i, (uint64_t)cut, 0);
+        if (cut > 0 && first >= cut && p->shard != 0) return refuse(out, ECHI_PART_SHARD_OF_HEAD, i, (uint64_t)cut, 0);
     }
     if (end_of(&parts->part[parts->count - 1]) < all) return refuse(out, ECHI_PART_MODEL_GOES_ON, parts->count - 1, all, 0);
     return true;

@@ -42,7 +42,7 @@ static bool has_heir(const struct echi_plan *plan, int but) {
 /* Asked at messages, so it looks at the owners, who are few, and not at all ranks. */
 bool echi_plan_begins_anew(const struct echi_plan *plan) {
     int owner = 0;
-    if (!plan->shards || plan->separated || plan->sync_norm) return false;
+    if (!plan->shards || plan->cut || plan->sync_norm) return false;
     while (owner < plan->shards && plan->group_of[plan->shard_owner[owner]] == ECHI_NONE) owner++;   /* the lost ones, too */
     return owner < plan->shards && echi_plan_several_train(plan);
 }

@@ -90,6 +90,32 @@ static double share_of(const struct echi_times *t, struct between b, int unit, e
     return (here + b.part * (there - here)) / ECHI_SHARE_ALL;
 }
 
+bool echi_times_recut(struct echi_times *t, int cut) {
+    double seconds[ECHI_UNIT_SIZES][ECHI_UNITS_MAX][ECHI_PASSES], trunk[ECHI_TIMES_MAX];
+    struct echi_times other = *t;
+    if (t->units == 0 || cut < 1 || cut > t->units) return false;
+    if (cut == t->cut) return true;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct between b = between_sizes(t, t->n[i]);
+        trunk[i] = 0;
+        for (int u = 0; u < cut; u++)
+            for (int pass = 0; pass < ECHI_PASSES; pass++)
+                trunk[i] += share_of(t, b, u, (enum echi_pass)pass) * (u < t->cut ? t->trunk[i] : t->head[i]);
+        other.head[i] = cut < t->units ? t->trunk[i] + t->head[i] - trunk[i] : 0;
+        other.trunk[i] = cut < t->units ? trunk[i] : t->trunk[i] + t->head[i];
+        if (!(other.trunk[i] > 0) || !(other.head[i] >= 0)) return false;
+    }
+    other.cut = (uint16_t)cut;
+    for (int i = 0; i < t->sizes; i++) {
+        for (int u = 0; u < t->units; u++)
+            for (int pass = 0; pass < ECHI_PASSES; pass++)
+                seconds[i][u][pass] = t->share[i][u].of[pass] * (u < t->cut ? t->trunk[t->size[i]] : t->head[t->size[i]]);
+        if (!echi_times_share(&other, i, (const double (*)[ECHI_PASSES])seconds[i])) return false;
+    }
+    *t = other;
+    return true;
+}
+
 double echi_times_unit(const struct echi_times *t, int unit, enum echi_pass pass, uint32_t n) {
     if (unit < 0 || unit >= t->units) return 0;
     return share_of(t, between_sizes(t, n), unit, pass) * (unit < t->cut ? echi_times_trunk(t, n) : echi_times_head(t, n));

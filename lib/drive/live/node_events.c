@@ -172,7 +172,7 @@ static void log_plan(struct echi_node *n) {
                 at += (size_t)snprintf(list + at, sizeof list - at, p->inner[r] ? "%s%d (%u x %u)" : "%s%d (%u)", at ? ", " : "", r,
                                        p->n[r], p->inner[r]);
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d%s", g,
-                        p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list, p->separated ? "trunk" : "weights", p->owner_of[g],
+                        p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list, p->cut ? "trunk" : "weights", p->owner_of[g],
                         p->shards ? " and others" : "");
     }
     for (int k = 0; k < p->shards; k++) {
@@ -182,7 +182,8 @@ static void log_plan(struct echi_node *n) {
     }
     if (echi_plan_rings(p))
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: gradients are summed on a ring of all workers, in %d parts", p->parts.count);
-    if (p->separated) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
+    if (p->cut)
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head, from %s on, is trained by rank %d", n->job->layer[p->cut].name, p->head);
     if (p->shadow > 0) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: rank %d is the head's shadow", echi_plan_shadow(p));
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
@@ -401,7 +402,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
     if (!echi_job_fits(&n->setup.plan, e->kind, e->payload, e->payload_len, len)) return false;
     if (e->kind != ECHI_KIND_ACT) return true;
-    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);
+    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * echi_job_width(n->job, &n->setup.plan) * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
         if (echi_load16(labels + i * ECHI_LABEL_BYTES) >= n->job->data->classes) return false;
     return true;

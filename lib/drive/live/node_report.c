@@ -75,12 +75,13 @@ void echi_node_progress(struct echi_node *n, int64_t now) {
     n->c->config->on_progress(n->c->config->user, &n->shown.progress);
 }
 
-static void fill_plan(struct ech_report *r, const struct echi_plan *p) {
+static void fill_plan(struct ech_report *r, const struct echi_plan *p, const struct echi_job *job) {
     snprintf(r->sync, sizeof r->sync, "%s", echi_policy_of((enum echi_sync)p->sync)->name);   /* a plan from a file decides */
-    r->separate = p->separated;
+    r->separate = p->cut > 0;
     /* A reserve shows when it was made use of. */
     r->n_groups = p->n_groups - (p->reserve && echi_plan_workers(p, echi_plan_reserve(p)) == 0);
-    r->head = p->separated ? p->head : -1;
+    r->head = p->cut ? p->head : -1;
+    snprintf(r->head_from, sizeof r->head_from, "%s", p->cut ? job->layer[p->cut].name : "");
     r->round = (int)p->round;
     if (p->codec == ECHI_CODEC_DENSE) snprintf(r->codec, sizeof r->codec, "dense");
     else snprintf(r->codec, sizeof r->codec, "topk:%s", echi_ratios_name((enum echi_ratios)p->ratios));
@@ -104,7 +105,7 @@ static void fill_choice(const struct echi_coordinator *coordinator, struct ech_r
     r->n_candidates = c->count;
     for (int i = 0; i < c->count; i++) {
         const struct echi_candidate *k = &c->candidate[i];
-        r->candidate[i] = (struct ech_candidate){echi_policy_of((enum echi_sync)k->sync)->name, k->groups, k->separated, i == c->taken,
+        r->candidate[i] = (struct ech_candidate){echi_policy_of((enum echi_sync)k->sync)->name, k->groups, k->cut > 0, i == c->taken,
                                                  k->rate, k->staleness, k->efficiency, k->goodput, k->error,
                                                  k->measured ? "measured" : k->error > 0 ? "table" : ""};
     }
@@ -169,7 +170,7 @@ static void fill_curve(const struct echi_curve *c, struct ech_report *r) {
 
 void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now) {
-    if (plan) fill_plan(r, plan);
+    if (plan) fill_plan(r, plan, job);
     if (plan) fill_ratios(c, plan, r);
     echi_report_rates(r, &c->follow, c->request.world);
     if (plan && plan->reserve && c->iterations[echi_plan_reserve(plan)]) r->n_groups = plan->n_groups;
@@ -231,6 +232,6 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->kind_name[ECHI_KINDS] = "other";      /* hello, credits */
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
     if (n->role.coordinator) echi_report_run(r, n->role.coordinator, plan, n->job, n->began, n->clock + n->clock_back);
-    else if (plan) fill_plan(r, plan);
+    else if (plan) fill_plan(r, plan, n->job);
     r->residuals_lost += n->residuals_cleared;
 }

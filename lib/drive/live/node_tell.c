@@ -144,7 +144,7 @@ static void add_flight(struct echi_print *l, const struct echi_node *n, const st
         break;
     case ECHI_FLIGHT_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
     case ECHI_FLIGHT_BACKWARD:
-        echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
+        echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.cut ? " backward" : "");
         if (s->next_part < 0) break;
         echi_print(l, ", next to leave is the gradient of ");
         add_part(l, n, s->next_part);

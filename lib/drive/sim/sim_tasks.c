@@ -42,7 +42,7 @@ static void finish(const struct echi_sim *s, struct echi_sim_shape *to) {
 
 void echi_sim_make_shapes(struct echi_sim *s) {
     const struct echi_times *t = &s->profile->times;
-    const int cut = s->job->cut_params, all = s->job->n_layers;
+    const int cut = s->node[0].setup.cut, all = s->job->n_layers;
     for (int i = 0; i < t->sizes; i++) {
         struct echi_sim_shapes *of = &s->shapes[i];
         const uint32_t n = t->n[t->size[i]];
