@@ -126,11 +126,24 @@ static void tell_single_ranks(const struct ech_config *config, const struct echi
                                                  : "; run without it, or give --sync auto");
 }
 
-void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
+static void tell_cut(const struct ech_config *config, const struct echi_choice *c, const struct echi_job *job) {
+    const struct echi_candidate *k = &c->candidate[c->taken];
+    const char *from = c->cut < job->n_layers ? job->layer[c->cut].name : "?";
+    if (k->cut)
+        echi_config_log(config, ECH_LOG_INFO, "plan: layers from %s on are separated: %.0f images/s, of which staleness leaves the worth of "
+                        "%.0f; with nothing separated %.0f, and %.0f", from, k->rate, k->goodput, c->other.rate, c->other.goodput);
+    else
+        echi_config_log(config, ECH_LOG_INFO, "plan: nothing is separated: %.0f images/s, of which staleness leaves the worth of %.0f; with a "
+                        "head from %s on, which would be the best, %.0f, and %.0f", k->rate, k->goodput, from, c->other.rate,
+                        c->other.goodput);
+}
+
+void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_job *job) {
     const struct echi_choice *c = &coordinator->choice;
     if (c->count == 0 || !config->on_log) return;
     if (coordinator->request.choose && !coordinator->plan_given) tell_policies(config, c);
     else if (c->count > 1) tell_groups(config, c);
+    if (c->weighed) tell_cut(config, c, job);
     echi_config_log(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
                     c->candidate[c->taken].staleness);
     if (coordinator->setup->plan.shards > 0) tell_shards(config, c, &coordinator->setup->plan);

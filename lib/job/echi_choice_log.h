@@ -3,10 +3,11 @@
 #ifndef ECHI_CHOICE_LOG_H
 #define ECHI_CHOICE_LOG_H
 #include "echelon.h"
+#include "echi_job.h"
 #include "echi_roles.h"
 
 /* Tells the caller's log why rank 0 took this plan: what was compared, what is predicted, and who holds the others up. */
-void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator);
+void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_job *job);
 /* And while the run goes, who moves, by the word `m` on it; and who gets steps of another size, which ratios and which shares of rounds are
  * other ones, once for each change: *told is how many of those were told. */
 struct echi_changes_told { uint64_t sizes, ratios, shares, plans; };

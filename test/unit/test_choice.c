@@ -207,6 +207,7 @@ static void what_was_measured_decides(void **state) {
     /* Where a policy was given nothing is weighed. */
     request.choose = false;
     request.sync = ECHI_SYNC_GSSP;
+    request.separate = 1;   /* but whether a head is worth it, where that is left open */
     take();
     const int groups = plan.n_groups;
     const double rate = choice.candidate[choice.taken].rate;
@@ -644,6 +645,108 @@ static void messages_that_cost_much_are_few(void **state) {
     assert_true(fabs(p.rate / choice.candidate[0].rate - 1) < 1e-9);
 }
 
+/* ---- where the head begins ---- */
+
+/* A net of so many layers that speeds are given in images a second of: of each its parameters, what crosses a cut in front of it, and the
+ * part of a step's time that it takes. Measured with the cut `usual`, in front of the first fully connected one. */
+enum { NET = 5 };
+struct net { uint64_t params[NET]; uint32_t width[NET]; double part[NET]; int usual; };
+static void net_of(const struct net *net, int world, const double *speed, double link) {
+    lenet(world, speed);
+    request.choose = false;
+    request.sync = ECHI_SYNC_GSSP;
+    request.layers = (struct echi_layers){.count = NET};
+    memcpy(request.layers.params, net->params, sizeof net->params);
+    memcpy(request.layers.width, net->width, sizeof net->width);
+    for (int k = 0; k < NET; k++) request.params += net->params[k];
+    echi_plan_request_cut(&request, net->usual);
+    for (int r = 0; r < world; r++) {
+        struct echi_times *t = &times[r];
+        double seconds[NET][ECHI_PASSES];
+        t->units = t->cut = NET;
+        t->sizes = 2, t->size[0] = 0, t->size[1] = 4;
+        for (uint32_t i = 0; i < t->count; i++) t->trunk[i] = t->n[i] / speed[r], t->head[i] = 0;
+        for (int k = 0; k < NET; k++) seconds[k][ECHI_FORWARD] = net->part[k] / 3, seconds[k][ECHI_BACKWARD] = 2 * net->part[k] / 3;
+        for (int i = 0; i < t->sizes; i++) assert_true(echi_times_share(t, i, (const double (*)[ECHI_PASSES])seconds));
+        assert_true(echi_times_recut(t, net->usual));
+        t->link = echi_link_of(link);
+        t->exchange = 1e-4, t->add = 2e-5, t->update = 5e-5, t->messages = 1e-4;
+    }
+}
+
+static double worth_now(void) { return choice.candidate[choice.taken].goodput * (1 - choice.candidate[choice.taken].error); }
+
+/* Each cut, and none, is asked for by itself: what is taken when it is left open is worth nearly as much as the best of them. Returns it. */
+static int best_of_each(const struct net *net) {
+    const struct echi_plan_request open = request;
+    static struct echi_times before[ECHI_WORLD_MAX];
+    double best = 0;
+    int at = 0;
+    memcpy(before, times, sizeof before);
+    for (int k = 0; k < NET; k++) {
+        if (k > 0 && net->width[k] == 0) continue;
+        request = open;
+        request.separate = k > 0;
+        if (k > 0) echi_plan_request_cut(&request, k);
+        take();
+        assert_int_equal(plan.cut, k);
+        if (worth_now() > best) best = worth_now(), at = k;
+    }
+    request = open;
+    take();
+    assert_memory_equal(before, times, sizeof before);   /* they are the caller's */
+    if (!(worth_now() >= 0.95 * best)) fail_msg("cut at %d is worth %g, at %d %g", plan.cut, worth_now(), at, best);
+    return plan.cut;
+}
+
+static void the_head_begins_where_it_is_the_fastest(void **state) {
+    (void)state;
+    const double speed[] = {1000, 1000, 2000, 4000};
+    /* LeNet-5's: the first fully connected layer has nearly all parameters, and a narrow input. */
+    const struct net usual = {{156, 2416, 48120, 10164, 850}, {0, 1176, 400, 120, 84}, {0.35, 0.45, 0.15, 0.04, 0.01}, 2};
+    net_of(&usual, 4, speed, 1.25e8);
+    assert_int_equal(best_of_each(&usual), 2);
+    /* Its input is wide and it has few parameters; the second has most of them: on a thin link the head begins there. */
+    const struct net wide = {{1000, 2000, 3000, 900000, 100}, {0, 40000, 40000, 64, 64}, {0.4, 0.4, 0.05, 0.14, 0.01}, 2};
+    net_of(&wide, 4, speed, 1.25e6);
+    assert_int_equal(best_of_each(&wide), 3);
+    request.choose = true;
+    take();
+    assert_true(plan.cut == 0 || plan.cut == 3);
+    /* A branch crosses it: it is another one. */
+    struct net without = wide;
+    without.width[3] = 0;
+    net_of(&without, 4, speed, 1.25e8);
+    take();
+    assert_int_not_equal(plan.cut, 3);
+    /* It has no fully connected layers behind convolutions, so no usual place; a narrow one in front of most parameters. */
+    const struct net convolutions = {{1000, 2000, 3000, 900000, 100}, {0, 9000, 9000, 64, 64}, {0.4, 0.4, 0.05, 0.14, 0.01}, NET};
+    net_of(&convolutions, 4, speed, 1.25e7);
+    assert_int_equal(best_of_each(&convolutions), 3);
+    /* Units are not known: what was measured with another cut tells nothing of this one. */
+    net_of(&wide, 4, speed, 1.25e6);
+    for (int r = 0; r < 4; r++) times[r].units = 0;
+    take();
+    assert_true(plan.cut == 0 || plan.cut == 2);
+}
+
+/* A last layer with one part in a hundred of the parameters, and no narrow place in front of it: all the rest is as stale with a head as
+ * without, and each step waits for it. */
+static void a_head_that_does_not_pay_is_not_separated(void **state) {
+    (void)state;
+    const double speed[] = {400, 400, 400, 400};
+    const struct net residual = {{100000, 200000, 300000, 400000, 5000}, {0, 65536, 65536, 32768, 16384}, {0.25, 0.25, 0.25, 0.245, 0.005}, 4};
+    net_of(&residual, 4, speed, 1.25e7);
+    assert_int_equal(best_of_each(&residual), 0);
+    assert_true(choice.weighed && choice.other.cut == choice.cut && choice.cut > 0);
+    assert_true(choice.other.goodput < choice.candidate[choice.taken].goodput * 1.02);
+    /* Who asks for it gets it. */
+    request.separate = 1;
+    take();
+    assert_int_equal(plan.cut, 4);
+    assert_false(choice.weighed);
+}
+
 /* Two nodes, one owner, dear messages, and units whose backward takes unlike times: all 128 ways to let eight layers travel are predicted,
  * and what is taken is about the best of them. */
 static void a_table_is_nearly_the_best(void **state) {
@@ -910,6 +1013,8 @@ int main(void) {
         cmocka_unit_test(one_node_that_is_faster_alone),
         cmocka_unit_test(who_trains_alone_owns_all),
         cmocka_unit_test(messages_that_cost_much_are_few),
+        cmocka_unit_test(the_head_begins_where_it_is_the_fastest),
+        cmocka_unit_test(a_head_that_does_not_pay_is_not_separated),
         cmocka_unit_test(a_table_is_nearly_the_best),
         cmocka_unit_test(a_table_is_one_of_the_model),
         cmocka_unit_test(a_choice_can_be_watched),

@@ -612,6 +612,28 @@ static void units_divide_steps(void **state) {
     near(echi_times_forward(&t, 8), 3.0 / 8);
     near(echi_times_forward(&t, 36), 2.5 * (3.0 / 8 + 4.0 / 8) / 2);
     assert_true(echi_times_unit(&t, 3, ECHI_FORWARD, 8) == 0 && echi_times_unit(&t, -1, ECHI_FORWARD, 8) == 0);
+    /* With the cut elsewhere units take what they took, and a whole step too; there and back again nearly the same. */
+    for (int cut = 1; cut <= 3; cut++) {
+        struct echi_times other = t;
+        assert_true(echi_times_recut(&other, cut) && other.cut == cut && other.units == 3);
+        for (uint32_t n = 1; n <= 100; n += 9) {
+            near(echi_times_whole(&other, n), echi_times_whole(&t, n));
+            if (cut == 3) assert_true(echi_times_head(&other, n) == 0);
+        }
+        for (int u = 0; u < 3; u++)
+            for (int size = 8; size <= 64; size += 56)
+                for (int pass = 0; pass < ECHI_PASSES; pass++)
+                    near(echi_times_unit(&other, u, (enum echi_pass)pass, (uint32_t)size),
+                         echi_times_unit(&t, u, (enum echi_pass)pass, (uint32_t)size));
+        if (cut == 1) near(other.trunk[1], 4.0 / 8), near(other.trunk[2], 4), near(other.trunk[0], 0.5 * 4 / 8);
+        assert_true(echi_times_recut(&other, 2));
+        for (int i = 1; i < 3; i++) near(other.trunk[i], t.trunk[i]), near(other.head[i], t.head[i]);
+    }
+    struct echi_times unknown = t;
+    assert_false(echi_times_recut(&unknown, 0) || echi_times_recut(&unknown, 4));
+    assert_memory_equal(&unknown, &t, sizeof t);
+    unknown.units = 0;
+    assert_false(echi_times_recut(&unknown, 1));
     /* Units that took no time divide nothing, and leave what was there. */
     static const double none[3][ECHI_PASSES] = {{1, 1}, {1, 1}, {0, 0}};
     struct echi_times same = t;

@@ -328,9 +328,11 @@ static void try_in_step(const struct echi_plan_request *request, const struct ec
     *plan = work->in_step;
 }
 
-ech_status echi_plan_choose(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
+ech_status echi_plan_choose(const struct echi_plan_request *wished, const struct echi_times measured[ECHI_WORLD_MAX],
                             struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
-    struct echi_plan_request *w = &work->left;
+    struct echi_plan_request *w = &work->left, *request = &work->asked;
+    *request = *wished;
+    const struct echi_times *times = echi_choice_cut(request, measured, work);
     *w = *request;
     const ech_status status = echi_choice_make(w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;

@@ -33,6 +33,8 @@ struct echi_choice {
     int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
     int alone; double alone_gain;         /* under a policy that was given, a node that by itself makes so much more; -1: none does */
     double table_gain;                    /* by another table of parts than the default one; 0: it has that */
+    bool weighed; uint8_t cut; struct echi_candidate other;   /* whether layers are separated was weighed: from `cut` on, and of the other way
+                                             what is predicted */
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 
@@ -56,9 +58,11 @@ struct echi_choice_work {
     struct echi_plan_request placed, trial, thin;   /* with places; with those that are tried; without nodes on thin links */
     struct echi_plan_request left, rounds, half;    /* without who is left out; of rounds; of those with half of the nodes */
     struct echi_plan_request fewer;                 /* of rounds in which fewer train, and the others own parameters */
+    struct echi_plan_request asked, at_cut, apart;  /* cut at the best place; at one that is tried; with or without a head */
     double rate[ECHI_WORLD_MAX];
     struct echi_merge_piece piece[ECHI_PARTS_MAX];   /* of a table of parts */
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
+    struct echi_times recut[ECHI_WORLD_MAX];     /* as with another cut than that at which they were measured */
     struct echi_times now[ECHI_WORLD_MAX];       /* of machines as they are seen (echi_replan.h), for who chooses while a run goes */
 };
 
@@ -66,7 +70,8 @@ struct echi_choice_work {
  * with the number of groups that is predicted to be the fastest where it is left open. Head and owners go where the most is predicted, and
  * with ECHI_SHARDS_AUTO the parts have as many owners as pay, or a ring sums them. Nodes whose links are thin beside the others' are left
  * out where that gains, unless the plan request keeps all; under a policy that is the planner's choice, any that hold the others up.
- * Rounds get the table of parts with which they are predicted to be the fastest.
+ * Rounds get the table of parts with which they are predicted to be the fastest. Where separating layers is left open, it is done from
+ * where the most is predicted, if that is clearly more than with nothing separated.
  * Deterministic. ECH_E_ARGUMENT and a sentence in text[cap] when the plan request cannot be met. Takes some ten to a hundred predictions
  * of a few ms each. The workspace is all 0 before its first use. */
 ech_status echi_plan_choose(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],

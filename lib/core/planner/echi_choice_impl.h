@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of a choice share: memo.c (what was predicted before), candidate.c (what a plan is worth), place.c (where its head and
- * owners are), tables.c (which parts it has), policies.c (which policy), choice.c (who is left out). */
+ * owners are), cuts.c (where its head begins), tables.c (which parts it has), policies.c (which policy), choice.c (who is left out). */
 #ifndef ECHI_CHOICE_IMPL_H
 #define ECHI_CHOICE_IMPL_H
 #include "echi_choice.h"
@@ -39,6 +39,10 @@ bool echi_choice_one_way(const struct echi_plan_request *request, const struct e
 void echi_choice_place(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_exchange(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_workers(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+
+/* cuts.c: moves the request's cut to where separating layers is predicted to be worth the most, if that is left open and may be done;
+ * returns the times as they are with that cut, in work->recut unless they are so already. */
+const struct echi_times *echi_choice_cut(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 
 /* tables.c: gives a plan of rounds another table of parts, and choice->candidate[taken] what is then predicted, where that gains. Its
  * owners stay. Uses work->tried. */

@@ -151,9 +151,37 @@ static ech_status all_policies(const struct echi_plan_request *w, const struct e
     return ECH_OK;
 }
 
+/* Less what staleness costs, whether policies are compared or not: of a head's own layers nothing is stale. */
+static double worth_apart(const struct echi_choice *c) {
+    return c->candidate[c->taken].goodput * (1 - c->candidate[c->taken].error);
+}
+
+/* gssp, where it is left open whether layers are separated: they are if that is clearly better. */
+static ech_status apart_or_not(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
+                               struct echi_choice *out, struct echi_plan *plan, char *text, size_t cap) {
+    struct echi_plan_request *own = &work->apart;
+    struct echi_choice whole = {.net_negative = -1, .alone = -1};
+    *own = *w;
+    own->separate = 1;
+    const ech_status status = one_policy(own, times, work, w->home > 0, out, plan, text, cap);
+    own->separate = 0;
+    if (one_policy(own, times, work, w->home > 0, &whole, &work->policy[0], text, cap) != ECH_OK) return status;
+    const bool apart = status == ECH_OK && worth_apart(out) > worth_apart(&whole) * ECHI_CLEARLY;
+    const struct echi_choice not_taken = apart ? whole : *out;
+    if (!apart) {
+        *out = whole;
+        *plan = work->policy[0];
+    }
+    out->weighed = status == ECH_OK;
+    out->cut = (uint8_t)w->layers.cut;
+    out->other = not_taken.candidate[not_taken.taken];
+    return ECH_OK;
+}
+
 ech_status echi_choice_make(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                          struct echi_choice *out, struct echi_plan *plan, char *text, size_t cap) {
     *out = (struct echi_choice){.net_negative = -1, .alone = -1};
     if (w->choose && w->world > 1) return all_policies(w, times, work, out, plan, text, cap);
+    if (w->separate == -1 && w->has_cut && w->sync == ECHI_SYNC_GSSP && w->world > 1) return apart_or_not(w, times, work, out, plan, text, cap);
     return one_policy(w, times, work, w->home > 0, out, plan, text, cap);
 }

@@ -227,7 +227,7 @@ static void send_plan(struct echi_node *n) {
     uint8_t body[ECHI_PLAN_BYTES_MAX];
     size_t len = echi_plan_encode(&n->setup.plan, body, sizeof body);
     echi_coordinator_judge(n->role.coordinator);
-    if (n->world > 1) echi_choice_log(n->c->config, n->role.coordinator);
+    if (n->world > 1) echi_choice_log(n->c->config, n->role.coordinator, n->job);
     for (int r = 0; r < n->world; r++) echi_node_send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (n->c->config->save_plan[0]) {
         ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->role.coordinator->times, n->err);

@@ -66,6 +66,7 @@ struct echi_sim {
     const struct ech_config *config;
     const struct echi_job *job;
     const struct echi_profile *profile;
+    struct echi_times times;                      /* the profile's, cut as the plan is */
     const struct echi_hosts *hosts;
     const double *io_speed;           /* [world], of what messages cost; NULL: hosts' speeds */
     bool real;                        /* the arithmetic is done */

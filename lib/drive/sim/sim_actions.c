@@ -115,7 +115,7 @@ static void send_plan(struct echi_sim *s) {
     uint8_t body[ECHI_PLAN_BYTES_MAX];
     const size_t len = echi_plan_encode(plan, body, sizeof body);
     echi_coordinator_judge(s->coordinator);
-    if (s->world > 1) echi_choice_log(s->config, s->coordinator);
+    if (s->world > 1) echi_choice_log(s->config, s->coordinator, s->job);
     for (int r = 0; r < s->world; r++) echi_sim_send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (!s->config->save_plan[0]) return;
     ech_status status = echi_plan_save(s->config->save_plan, plan, s->coordinator->times, s->err);

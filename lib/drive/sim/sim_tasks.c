@@ -18,11 +18,11 @@ static void add_unit(struct echi_sim_shape *to, double time, int layer) {
 
 /* Layers [first, end), in steps of n samples. */
 static void add_forward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, uint32_t n) {
-    for (int l = first; l < end; l++) add_unit(to, echi_times_unit(&s->profile->times, l, ECHI_FORWARD, n), -1);
+    for (int l = first; l < end; l++) add_unit(to, echi_times_unit(&s->times, l, ECHI_FORWARD, n), -1);
 }
 
 static void add_backward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, uint32_t n) {
-    for (int l = end - 1; l >= first; l--) add_unit(to, echi_times_unit(&s->profile->times, l, ECHI_BACKWARD, n), l);
+    for (int l = end - 1; l >= first; l--) add_unit(to, echi_times_unit(&s->times, l, ECHI_BACKWARD, n), l);
 }
 
 /* Gradients are told of as the live lane tells of them: once so many bytes are there, the rest with the end. */
@@ -41,8 +41,10 @@ static void finish(const struct echi_sim *s, struct echi_sim_shape *to) {
 }
 
 void echi_sim_make_shapes(struct echi_sim *s) {
-    const struct echi_times *t = &s->profile->times;
     const int cut = s->node[0].setup.cut, all = s->job->n_layers;
+    const struct echi_times *t = &s->times;
+    s->times = s->profile->times;
+    if (cut < all) echi_times_recut(&s->times, cut);   /* hosts have measured with the usual cut, or the one asked for */
     for (int i = 0; i < t->sizes; i++) {
         struct echi_sim_shapes *of = &s->shapes[i];
         const uint32_t n = t->n[t->size[i]];
@@ -58,9 +60,9 @@ void echi_sim_make_shapes(struct echi_sim *s) {
 
 static const struct echi_sim_shape *shape_of(const struct echi_sim *s, const struct echi_task *t) {
     switch (t->kind) {
-    case ECHI_TASK_STEP: return &s->shapes[echi_times_nearest(&s->profile->times, t->lease.n)].step;
-    case ECHI_TASK_FORWARD: return &s->shapes[echi_times_nearest(&s->profile->times, t->lease.n)].forward;
-    case ECHI_TASK_BACKWARD: return &s->shapes[echi_times_nearest(&s->profile->times, t->lease.n)].backward;
+    case ECHI_TASK_STEP: return &s->shapes[echi_times_nearest(&s->times, t->lease.n)].step;
+    case ECHI_TASK_FORWARD: return &s->shapes[echi_times_nearest(&s->times, t->lease.n)].forward;
+    case ECHI_TASK_BACKWARD: return &s->shapes[echi_times_nearest(&s->times, t->lease.n)].backward;
     default: return NULL;
     }
 }
@@ -163,7 +165,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     const struct echi_profile *p = s->profile;
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_HEAD: {
-        const double rows = echi_times_head(&p->times, t->samples);
+        const double rows = echi_times_head(&s->times, t->samples);
         if (t->weights_out.kind != ECHI_SLOT_NONE) {
             const double all = rows + p->apply * parameters(s, rank, true);
             *part = rows / all;
@@ -184,10 +186,10 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     case ECHI_TASK_TAKE: return p->add * of_task(s, rank, t);
     case ECHI_TASK_STATE: return p->refresh * 2 * parameters(s, rank, false);
     case ECHI_TASK_BACKWARD:
-        return (echi_times_trunk(&p->times, t->lease.n) - echi_times_forward(&p->times, t->lease.n)) * n->factor[t->flight] +
+        return (echi_times_trunk(&s->times, t->lease.n) - echi_times_forward(&s->times, t->lease.n)) * n->factor[t->flight] +
                coding(s, rank, t->ratio);
-    case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->flight] + coding(s, rank, t->ratio);
-    case ECHI_TASK_FORWARD: return echi_times_forward(&p->times, t->lease.n) * n->factor[t->flight];
+    case ECHI_TASK_STEP: return echi_times_whole(&s->times, t->lease.n) * n->factor[t->flight] + coding(s, rank, t->ratio);
+    case ECHI_TASK_FORWARD: return echi_times_forward(&s->times, t->lease.n) * n->factor[t->flight];
     case ECHI_TASK_EVAL: return p->eval * s->job->test_samples;
     case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:   /* as an apply they read and write four or five arrays, and memory is what takes the time */
