@@ -141,7 +141,8 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
     if (!p->cut) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->flights, n * (sizeof(echi_real) * echi_job_width(x->job, p) + ECHI_LABEL_BYTES), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->flights,
+                             n * (sizeof(echi_real) * echi_job_width(x->job, p) + ECHI_LABEL_BYTES), err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->flights, n * sizeof(echi_real) * echi_job_width(x->job, p), err);
 }
 

@@ -38,7 +38,8 @@ static ech_status named_cut(const struct ech_config *config, struct echi_job *jo
     const bool named = config->separate_from[0];
     int layer = 0, nearest[2] = {-1, -1}, other = -1;
     char usable[300], near[100] = "";
-    while (layer < model->n_layers && (named ? strcmp(model->layers[layer].name, config->separate_from) != 0 : layer + 1 < config->separate))
+    while (layer < model->n_layers &&
+           (named ? strcmp(model->layers[layer].name, config->separate_from) != 0 : layer + 1 < config->separate))
         layer++;
     echi_job_list_cuts(job, false, usable, sizeof usable);
     if (layer == model->n_layers && named)

@@ -118,7 +118,8 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
 static const char *const words[] = {
     "{", "}", "[", "]", ",", ":", "\"", "\\u0000", "none", "\"0\"", "\"1\"", "\"2\"", "\"9\"", "-1", "18446744073709551615",
     "9223372036854775807", "9223372036854775808", "4294967296", "0.000000000", "1.000000001", "18446744073.709551615",
-    "1000000000.000000000", "\"groups\"", "\"separated\"", "\"optimizer\"", "\"head_from\"", "\"fc1\"", "adam", "adamw", "nesterov", "moments_weigh.0",
+    "1000000000.000000000", "\"groups\"", "\"separated\"", "\"optimizer\"", "\"head_from\"", "\"fc1\"", "adam", "adamw", "nesterov",
+    "moments_weigh.0",
     "moments_weigh.7", "3ff0000000000000 7ff0000000000000", "second.0.", "second.1.", "\"epoch\"", "\"start\"", "\"samples\"",
     "\"echelon_checkpoint\":\"1\"", "seed 7", "momentum.0.", "momentum.1.", "momentum.8.", "fc1.weight", NULL,
 };

@@ -32,8 +32,9 @@ static void check_job(void) {
     FUZZ_CHECK(at == job.n_params && at * sizeof(float) <= UINT32_MAX);
     FUZZ_CHECK(job.cut_params >= 1 && job.cut_params <= job.n_layers && (job.cut_params < job.n_layers) == (echi_job_widest(&job) > 0));
     echi_job_layers(&job, &layers);
-    echi_parts_make(&layers, job.cut_params < job.n_layers ? job.cut_params : 0, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
-    FUZZ_CHECK(echi_parts_valid(&parts, ECHI_CODEC_DENSE, &fault) && echi_parts_fit(&parts, &layers, job.cut_params < job.n_layers ? job.cut_params : 0, &fault));
+    const int cut = job.cut_params < job.n_layers ? job.cut_params : 0;
+    echi_parts_make(&layers, cut, ECHI_CODEC_DENSE, ECHI_PART_SLICE, ECHI_PART_MERGED, &parts);
+    FUZZ_CHECK(echi_parts_valid(&parts, ECHI_CODEC_DENSE, &fault) && echi_parts_fit(&parts, &layers, cut, &fault));
 }
 
 static void check_links(const struct echi_alpha_betas *links) {

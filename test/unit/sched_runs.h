@@ -68,7 +68,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
     if (sync == ECHI_SYNC_BSP && p->codec == ECHI_CODEC_DENSE && p->world > 1)   /* set_shards */
         p->shards = (uint8_t)(mix((uint32_t)s->seed, 31) % 4 % p->world + 1);
-    if (p->separated && p->world > 1 && mix((uint32_t)s->seed, 141) % 2)
+    if (p->cut && p->world > 1 && mix((uint32_t)s->seed, 141) % 2)
         p->shadow = (uint16_t)(1 + (p->head + 1 + mix((uint32_t)s->seed, 142) % (p->world - 1u)) % p->world);
 }
 

@@ -195,7 +195,8 @@ static const char usual[] = "input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 4\
 
 static void set_plan(int groups, bool separated) {
     plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_BSP, .world = (uint8_t)groups, .n_groups = (uint8_t)groups,
-                              .cut = separated ? (uint8_t)job.cut_params : 0, .head = separated ? 0 : ECHI_NO_RANK, .flights = 1, .round = 8, .lr = 0.1,
+                              .cut = separated ? (uint8_t)job.cut_params : 0,
+                              .head = separated ? 0 : ECHI_NO_RANK, .flights = 1, .round = 8, .lr = 0.1,
                               .momentum = 0.9};
 }
 

@@ -676,7 +676,7 @@ static void net_of(const struct net *net, int world, const double *speed, double
 
 static double worth_now(void) { return choice.candidate[choice.taken].goodput * (1 - choice.candidate[choice.taken].error); }
 
-/* Each cut, and none, is asked for by itself: what is taken when it is left open is worth nearly as much as the best of them. Returns it. */
+/* Each cut, and none, is asked for by itself: what is taken when it is left open is worth nearly as much as the best of them. */
 static int best_of_each(const struct net *net) {
     const struct echi_plan_request open = request;
     static struct echi_times before[ECHI_WORLD_MAX];
@@ -735,7 +735,8 @@ static void the_head_begins_where_it_is_the_fastest(void **state) {
 static void a_head_that_does_not_pay_is_not_separated(void **state) {
     (void)state;
     const double speed[] = {400, 400, 400, 400};
-    const struct net residual = {{100000, 200000, 300000, 400000, 5000}, {0, 65536, 65536, 32768, 16384}, {0.25, 0.25, 0.25, 0.245, 0.005}, 4};
+    const struct net residual = {{100000, 200000, 300000, 400000, 5000}, {0, 65536, 65536, 32768, 16384},
+        {0.25, 0.25, 0.25, 0.245, 0.005}, 4};
     net_of(&residual, 4, speed, 1.25e7);
     assert_int_equal(best_of_each(&residual), 0);
     assert_true(choice.weighed && choice.other.cut == choice.cut && choice.cut > 0);

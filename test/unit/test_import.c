@@ -398,7 +398,8 @@ static void a_trace_becomes_a_profile_and_a_job(void **state) {
     is(t->exchange, 711 * 5e-10), is(t->update, 711 * 1e-9), is(t->messages, 6e-6);
     assert_string_equal(profile.machine, "the machine of the trace alexnet.txt");
     echi_import_job(&trace, &job);
-    assert_true(job.n_layers == 5 && job.n_params == 711 && job.first_fc == 3 && job.cut_params == 3 && job.border[3].layer == 3 && job.border[3].width == 16 && !job.model
+    assert_true(job.n_layers == 5 && job.n_params == 711 && job.first_fc == 3 && job.cut_params == 3 && job.border[3].layer == 3 &&
+                job.border[3].width == 16 && !job.model
                 && !job.data);
     assert_true(job.layer[0].count == 101 && job.layer[4].at == 561 && job.layer[4].count == 150);
     assert_string_equal(job.layer[3].name, "node20 Linear");

@@ -119,7 +119,8 @@ static void test_keys(void **state) {
     (void)state;
     static const char *const lines[] = {
         "\"version\": \"0.1.0\"", "\"model\": \"lenet5\"", "\"data\": \"data/mnist\"", "\"sync\": \"gssp\"", "\"separate\": 1",
-        "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"head_from\": \"fc1\"", "\"batch\": [8, 8, 0, 8]",
+        "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"head_from\": \"fc1\"",
+        "\"batch\": [8, 8, 0, 8]",
         "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"link\": [94, 0, 940.5, 0]",
         "\"link_out\": [{\"rate\": 94, \"lowest\": 90, \"highest\": 95}, {\"rate\": 0, \"lowest\": 0, \"highest\": 0}, ",
         "\"link_in\": [{\"rate\": 0, \"lowest\": 0, \"highest\": 0}, ", "\"delay\": [0, 0.002, 0, 0]",

@@ -33,8 +33,8 @@ struct echi_choice {
     int thin; double thin_gain;           /* so many nodes with thin links have no part, which gains so much; 0: none */
     int alone; double alone_gain;         /* under a policy that was given, a node that by itself makes so much more; -1: none does */
     double table_gain;                    /* by another table of parts than the default one; 0: it has that */
-    bool weighed; uint8_t cut; struct echi_candidate other;   /* whether layers are separated was weighed: from `cut` on, and of the other way
-                                             what is predicted */
+    /* Whether layers are separated was weighed: from `cut` on; and what is predicted of the other way. */
+    bool weighed; uint8_t cut; struct echi_candidate other;
     double one_owner;                     /* samples a second, predicted of the same plan with one owner; 0: it has one */
 };
 

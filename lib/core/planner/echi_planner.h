@@ -60,8 +60,8 @@ struct echi_plan_request {
     int64_t ratios_after;              /* ns for which other ratios must have been due to be set (echi_follow.h); 0: never */
 };
 
-/* Moves the cut of a plan request in front of this layer with parameters: layers.cut, has_cut, and what the model moves. layers.count: it has
- * none. Layers are known. cuts.c */
+/* Moves the cut of a plan request in front of this layer with parameters: layers.cut, has_cut, and what the model moves. layers.count:
+ * it has none. Layers are known. cuts.c */
 void echi_plan_request_cut(struct echi_plan_request *request, int cut);
 /* Moves the cut of measured times there, too, of all that are here. False where that cannot be: units are not known. */
 bool echi_plan_times_cut(const struct echi_plan_request *request, int cut, struct echi_times times[ECHI_WORLD_MAX]);

@@ -182,6 +182,7 @@ ech_status echi_choice_make(const struct echi_plan_request *w, const struct echi
                          struct echi_choice *out, struct echi_plan *plan, char *text, size_t cap) {
     *out = (struct echi_choice){.net_negative = -1, .alone = -1};
     if (w->choose && w->world > 1) return all_policies(w, times, work, out, plan, text, cap);
-    if (w->separate == -1 && w->has_cut && w->sync == ECHI_SYNC_GSSP && w->world > 1) return apart_or_not(w, times, work, out, plan, text, cap);
+    if (w->separate == -1 && w->has_cut && w->sync == ECHI_SYNC_GSSP && w->world > 1)
+        return apart_or_not(w, times, work, out, plan, text, cap);
     return one_policy(w, times, work, w->home > 0, out, plan, text, cap);
 }

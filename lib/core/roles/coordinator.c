@@ -77,7 +77,8 @@ void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions
         ech_status status = echi_plan_choose(&c->request, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return echi_end_with(c, status, -1, text, out);
     }
-    if (c->setup->plan.cut && c->setup->plan.cut != c->request.layers.cut && c->request.layers.count > 0) {   /* all that is predicted from here on is of this plan, and of others that are cut there */
+    /* All that is predicted from here on is of this plan, and of others that are cut there. */
+    if (c->setup->plan.cut && c->setup->plan.cut != c->request.layers.cut && c->request.layers.count > 0) {
         echi_plan_request_cut(&c->request, c->setup->plan.cut);
         echi_plan_times_cut(&c->request, c->setup->plan.cut, c->times);
     }

@@ -34,7 +34,7 @@ struct echi_parts { uint16_t count; struct echi_part part[ECHI_PARTS_MAX]; };   
 struct echi_layers {
     uint16_t count, cut;                  /* cut: the first that is behind the usual cut, or the one asked for; `count`: there is none */
     uint64_t params[ECHI_UNITS_MAX];
-    uint32_t width[ECHI_UNITS_MAX];       /* floats a sample that cross a cut in front of this layer; 0: none may be there, or nobody knows */
+    uint32_t width[ECHI_UNITS_MAX];       /* floats a sample that cross a cut in front of it; 0: none may be there, or nobody knows */
     bool joined[ECHI_UNITS_MAX];    /* kept with the layer in front of it: a batch-norm, with its convolution */
 };
 

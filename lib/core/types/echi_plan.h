@@ -34,7 +34,7 @@ enum echi_exchange { ECHI_EXCHANGE_SERVER, ECHI_EXCHANGE_RING, ECHI_EXCHANGES };
 struct echi_plan {
     uint8_t sync, n_groups;
     uint8_t reserve;                      /* 1: the last group is a reserve: an owner, and at first no workers, for who falls behind */
-    uint8_t cut;                          /* layers with parameters, counted from 0, belong to `head` from this one on; 0: nothing is separated */
+    uint8_t cut;                          /* layers with parameters, counted from 0, are the head's from this one on; 0: it has none */
     uint16_t world;
     uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
     uint16_t shadow;                      /* 1 + the rank that trains the head's layers as well, on the same rows, and becomes the head when

@@ -32,7 +32,7 @@ struct echi_wire {
 };
 
 static uint64_t payload_cap(const struct echi_job *job, int kind) {
-    const uint64_t width = echi_job_widest(job), most = 1u << 20; /* samples of a step: a plan has no more, a lease not more than the data */
+    const uint64_t width = echi_job_widest(job), most = 1u << 20; /* samples of a step: a plan has no more, a lease no more than all */
     const uint64_t rows = job->train_samples < most ? job->train_samples : most;
     const uint64_t integers = job->n_params * sizeof(int64_t), coded = echi_coded_most(job->n_params);
     switch (kind) {
