@@ -41,7 +41,8 @@ static bool wrong_sums(const struct echi_plan *p, const struct reason *to) {
     uint64_t sum = 0;
     for (int r = 0; r < p->world; r++) sum += p->n[r];
     if (!p->cut && p->head != ECHI_NO_RANK)
-        return found(to, "head %d, but the model has no usual place to cut: give the head's first layer, as in head %d from 2", p->head, p->head);
+        return found(to, "head %d, but the model has no usual place to cut: give the head's first layer, as in head %d from 2", p->head,
+                     p->head);
     if (p->cut && p->head >= p->world)
         return found(to, "head %d, but the ranks are 0 to %d: name one of them, or none", p->head, p->world - 1);
     const int shadow = echi_plan_shadow(p);

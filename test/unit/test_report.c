@@ -81,7 +81,8 @@ static bool is_utf8(const char *text) { return setlocale(LC_CTYPE, "C.UTF-8") ==
 
 static struct ech_report sample(void) {
     struct ech_report r = {.model = "lenet5", .data = "data/mnist", .sync = "gssp", .version = "0.1.0", .world = 4, .separate = 1,
-                           .n_groups = 2, .group_of = {0, 0, -1, 1}, .owner_of = {1, 3}, .head = 2, .head_from = "fc1", .batch = {8, 8, 0, 8},
+                           .n_groups = 2, .group_of = {0, 0, -1, 1}, .owner_of = {1, 3}, .head = 2, .head_from = "fc1",
+                           .batch = {8, 8, 0, 8},
                            .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .link = {94, 0, 940.5, 0},
                            .link_out = {{94, 90, 95}}, .delay = {[1] = 0.002}, .link_in = {[2] = {940.5f, 930, 940.5f}},
                            .iteration_seconds = {0.0125, 0.05, 7}, .steps = 4690,
