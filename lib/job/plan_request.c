@@ -138,7 +138,8 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
 /* A plan from a file must be one for this run. */
 static ech_status load_plan(const struct ech_config *c, const struct echi_job *job, struct echi_plan *out, struct echi_link *out_link,
                             struct ech_error *err) {
-    ECHI_TRY(echi_plan_load(c->plan, job->first_fc < job->n_layers ? job->first_fc : 0, out, out_link, err));
+    const int usual = job->first_fc < job->n_layers ? job->first_fc : 0;
+    ECHI_TRY(echi_plan_load(c->plan, usual, out, out_link, err));
     if (out->world != c->world)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but the run has %d", c->plan, out->world, c->world);
     if (out->deterministic != c->deterministic)
