@@ -43,8 +43,8 @@ static ech_status named_cut(const struct ech_config *config, struct echi_job *jo
         layer++;
     echi_job_list_cuts(job, false, usable, sizeof usable);
     if (layer == model->n_layers && named)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option separate is %.40s, which is no layer of model %s: give one that the head "
-                         "may begin with (%s), on, auto or off", config->separate_from, model->name, usable);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option separate is %.40s, which is no layer of model %s: give one that the "
+                         "head may begin with (%s), on, auto or off", config->separate_from, model->name, usable);
     if (layer == model->n_layers)
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option separate is %d, but model %s has %d layers: give one that the head may "
                          "begin with (%s), on, auto or off", config->separate, model->name, model->n_layers, usable);

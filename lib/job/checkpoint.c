@@ -23,7 +23,8 @@
     NUMBER(CLOCK, "training_ns") NUMBER(MEASURING, "measuring_ns") NUMBER(KEEPING, "checkpoint_ns")                           \
     NUMBER(TARGET_AT, "target_ns") NUMBER(TARGET_SAMPLES, "target_samples")                                                   \
     REAL(LR, "lr") REAL(MOMENTUM, "momentum") REAL(ACCURACY, "accuracy") REAL(BEST, "best_accuracy") REAL(LOSS, "train_loss") \
-    MORE(OPTIMIZER, "optimizer") MORE(CUT, "head_from") MORE(WEIGH_0, "moments_weigh.0") MORE(WEIGH_1, "moments_weigh.1") MORE(WEIGH_2, "moments_weigh.2")     \
+    MORE(OPTIMIZER, "optimizer") MORE(CUT, "head_from") MORE(WEIGH_0, "moments_weigh.0") MORE(WEIGH_1, "moments_weigh.1")       \
+    MORE(WEIGH_2, "moments_weigh.2")                                                                                          \
     MORE(WEIGH_3, "moments_weigh.3") MORE(WEIGH_4, "moments_weigh.4") MORE(WEIGH_5, "moments_weigh.5") MORE(WEIGH_6, "moments_weigh.6") \
     MORE(WEIGH_7, "moments_weigh.7")
 #define WORD_NAME(name, key) W_##name,

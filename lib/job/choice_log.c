@@ -130,12 +130,12 @@ static void tell_cut(const struct ech_config *config, const struct echi_choice *
     const struct echi_candidate *k = &c->candidate[c->taken];
     const char *from = c->cut < job->n_layers ? job->layer[c->cut].name : "?";
     if (k->cut)
-        echi_config_log(config, ECH_LOG_INFO, "plan: layers from %s on are separated: %.0f images/s, of which staleness leaves the worth of "
-                        "%.0f; with nothing separated %.0f, and %.0f", from, k->rate, k->goodput, c->other.rate, c->other.goodput);
+        echi_config_log(config, ECH_LOG_INFO, "plan: layers from %s on are separated: %.0f images/s, of which staleness leaves the worth "
+                        "of %.0f; with nothing separated %.0f, and %.0f", from, k->rate, k->goodput, c->other.rate, c->other.goodput);
     else
-        echi_config_log(config, ECH_LOG_INFO, "plan: nothing is separated: %.0f images/s, of which staleness leaves the worth of %.0f; with a "
-                        "head from %s on, which would be the best, %.0f, and %.0f", k->rate, k->goodput, from, c->other.rate,
-                        c->other.goodput);
+        echi_config_log(config, ECH_LOG_INFO, "plan: nothing is separated: %.0f images/s, of which staleness leaves the worth of %.0f; "
+                        "with a head from %s on, which would be the best, %.0f, and %.0f", k->rate, k->goodput, from,
+                        c->other.rate, c->other.goodput);
 }
 
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_job *job) {

@@ -453,7 +453,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
 }
 
 /* The lines of a text, which it takes apart. */
-static ech_status read_text(const char *path, int usual_cut, char *text, size_t len, struct echi_plan *p, struct echi_link *link, struct ech_error *err) {
+static ech_status read_text(const char *path, int usual_cut, char *text, size_t len, struct echi_plan *p, struct echi_link *link,
+                            struct ech_error *err) {
     echi_plan_clear(p);
     p->staleness = 3;
     p->flights = 1;
@@ -494,7 +495,8 @@ static ech_status read_text(const char *path, int usual_cut, char *text, size_t 
     return status == ECH_OK ? check_links(&r, p) : status;
 }
 
-ech_status echi_plan_load(const char *path, int usual_cut, struct echi_plan *p, struct echi_link out_link[ECHI_WORLD_MAX], struct ech_error *err) {
+ech_status echi_plan_load(const char *path, int usual_cut, struct echi_plan *p, struct echi_link out_link[ECHI_WORLD_MAX],
+                          struct ech_error *err) {
     uint8_t *bytes;
     size_t len;
     ECHI_TRY(echi_file_read(path, PLAN_FILE_MAX, &bytes, &len, err));

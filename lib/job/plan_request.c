@@ -154,8 +154,8 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
     if (out->cut && !echi_job_may_cut(job, out->cut)) {
         char usable[300];
         echi_job_list_cuts(job, true, usable, sizeof usable);
-        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s has a head from layer %d of those with parameters on, and this model cannot be "
-                         "cut there: give 'head none', or one of these: %s", c->plan, out->cut, usable);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s has a head from layer %d of those with parameters on, and this model cannot "
+                         "be cut there: give 'head none', or one of these: %s", c->plan, out->cut, usable);
     }
     struct echi_layers layers;
     struct echi_part_fault fault;

@@ -38,7 +38,8 @@ ech_status echi_model_check(const struct ech_model *model, struct echi_shape dat
  * to separate. */
 int echi_model_cut(const struct ech_model *model);
 /* May the head begin with this layer, from 0? What it and the layers behind it take, it hands over: the output in front of it and no other;
- * and there is something to train on both sides. *out_across, of a boundary that is crossed: the first layer behind it that takes another. */
+ * and there is something to train on both sides. *out_across, of a boundary that is crossed: the first layer behind it that takes
+ * another. */
 enum echi_boundary { ECHI_BOUNDARY_USABLE, ECHI_BOUNDARY_NO_TRUNK, ECHI_BOUNDARY_NO_HEAD, ECHI_BOUNDARY_CROSSED };
 enum echi_boundary echi_model_boundary(const struct ech_model *model, int layer, int *out_across);
 /* The layer with which the head begins where the cut is in front of a layer with parameters, `layer`: this one, or the last in front of it

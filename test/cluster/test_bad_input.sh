@@ -119,8 +119,10 @@ shards_is 14 'p.plan .*group 0 has owner 7, but the ranks are 0 to 2' 's/^group 
 shards_is 14 'p.plan .*part [0-9]+ is in shard 5, which has no owner' 's/shard 2$/shard 5/'
 shards_is 14 'p.plan .*shard 2, of rank [0-9], has no part: give it one' 's/shard 2$/shard 1/'
 printf 'sync bsp\nworld 2\nround 9\nlr 0.02\nmomentum 0.9\ndecay 0\nhead 0\ngroup 0 owner 1 workers 0:4 1:5\n' >"$work/head.plan"
-refuse 2 'head.plan separates.*fully connected' --data "$good" --local 2 --plan "$work/head.plan" --model "$work/small.model"
-refuse 2 'separate 1 needs a model with convolutions' --data "$good" --local 2 --separate 1 --model "$work/small.model"
+refuse 14 'head.plan is not a whole plan: head 0, but the model has no usual place to cut' --data "$good" --local 2 \
+    --plan "$work/head.plan" --model "$work/small.model"
+refuse 2 'separate is on, but model small.model has no fully connected layers behind convolutions' \
+    --data "$good" --local 2 --separate 1 --model "$work/small.model"
 
 # --- where to write. What was there before stays as it was.
 refuse 13 "$work/no/s" --data "$good" --save "$work/no/s"

@@ -80,7 +80,7 @@ refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
 refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1
 refuse 2 'coordinator is missing' train --data glyphs --world 2
 refuse 2 'sync.*bsp, asp, ssp, gssp, local or auto' train --data glyphs --sync fast
-refuse 16 'separate is 2.*later' train --data glyphs --separate 2
+refuse 2 'separate.*layer relu1 of model lenet5.*it has no parameters.*conv2' train --data glyphs --separate 2
 refuse 2 'lr.*nan.*number' train --data glyphs --lr nan
 refuse 2 'samples-per-step' train --data glyphs --samples-per-step 8
 refuse 2 '--local.*from 1 to 64' train --data glyphs --local 65

@@ -185,7 +185,7 @@ node1 -- Input -- forward_compute_time=900, backward_compute_time=0, activation_
 	node2 -- node3
 END
 plans 0 'layer separation' --trace "$work/graph" --workers 4 --alpha-beta 1e-5,1e-9
-check "a graph says what is fully connected" out '^  fully connected +trained by rank'
+check "a graph says what is fully connected" out '^  head +separated from node3 Linear on, trained by rank'
 check "and how long data was read" warns "a step's samples were read in 0.9 s and computed in 0.123 s"
 awk 'BEGIN { for (i = 1; i <= 300; i++) print i, "l", 1000, 2000, 10 + i % 9, 1000 + i }' >"$work/many"
 plans 0 '' --trace "$work/many" --workers 2 --sync bsp

@@ -12,7 +12,7 @@
 static void check_fields(const struct ech_config *c) {
     FUZZ_CHECK(c->rank >= 0 && c->rank < c->world && c->world >= 1 && c->world <= ECH_WORLD_MAX);
     FUZZ_CHECK(c->staleness >= 0 && c->groups >= 0 && c->groups <= ECH_GROUPS_MAX && c->groups <= c->world);
-    FUZZ_CHECK(c->separate <= 1 && c->batch >= 0 && c->samples_per_step >= 0 && c->threads >= 0 && c->threads <= 1024);
+    FUZZ_CHECK(c->separate <= 256 && c->batch >= 0 && c->samples_per_step >= 0 && c->threads >= 0 && c->threads <= 1024);
     FUZZ_CHECK(isfinite(c->lr) && isfinite(c->momentum) && c->momentum < 1 && isfinite(c->weight_decay));
     FUZZ_CHECK(c->epochs >= 0 && c->target_accuracy <= 1 && c->slow >= 1 && c->deadline > 0 && c->join_timeout > 0);
     FUZZ_CHECK(c->warmup >= 0 && c->warmup < 1e6 && c->lr_factor > 0 && c->lr_factor <= 1);

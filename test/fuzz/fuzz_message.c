@@ -61,8 +61,10 @@ static bool one_plan(const uint8_t *bytes, size_t len) {
     if (!echi_plan_decode(bytes, len, &plan)) return false;
     FUZZ_CHECK(echi_plan_valid(&plan));
     FUZZ_CHECK(echi_plan_encode(&plan, again, sizeof again) == len && memcmp(again, bytes, len) == 0);
-    /* As a file it is the same plan, where a file may say it: its bounds are narrower, and whether a run goes on it does not say. */
-    if (plan.rounds_apart < 1 || plan.rounds_apart > 1000000 || plan.staleness > 1000000 || plan.resumed) return true;
+    /* As a file it is the same plan, where a file may say it: its bounds are narrower, and whether a run goes on, or shares follow speeds,
+     * it does not say. */
+    if (plan.rounds_apart < 1 || plan.rounds_apart > 1000000 || plan.staleness > 1000000) return true;
+    if (plan.resumed || plan.shares_follow) return true;
     struct ech_error err = {0};
     FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, NULL, &err) == ECH_OK);
     FUZZ_CHECK(echi_plan_load(fuzz_out_path(), 0, &back, NULL, &err) == ECH_OK);
@@ -158,7 +160,8 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, world), 0},         {offsetof(struct echi_plan, world), 65},
             {offsetof(struct echi_plan, world) + 1, 4},     {offsetof(struct echi_plan, n_groups), 0},
             {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255},
-            {offsetof(struct echi_plan, cut), 255},     {offsetof(struct echi_plan, reserve), 1},
+            {offsetof(struct echi_plan, shadow), 3},        {offsetof(struct echi_plan, shadow), 5},
+            {offsetof(struct echi_plan, cut), 0},           {offsetof(struct echi_plan, reserve), 1},
             {offsetof(struct echi_plan, reserve), 2},       {offsetof(struct echi_plan, head), 4},
             {offsetof(struct echi_plan, head), ECHI_NONE},  {offsetof(struct echi_plan, flights), 0},
             {offsetof(struct echi_plan, flights), 3},       {offsetof(struct echi_plan, owner_of), 4},

@@ -25,7 +25,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
     p->world = (uint16_t)(1 + below(s, NODES));
-    p->cut = below(s, 2) && sync != ECHI_SYNC_LOCAL;
+    p->cut = below(s, 2) && sync != ECHI_SYNC_LOCAL ? CUT : 0;
     p->head = p->cut ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->shadow = 0;
     p->staleness = below(s, 4);

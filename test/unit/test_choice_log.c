@@ -33,13 +33,14 @@ static void reports(const char *expected, const char *never) {
     struct ech_config config;
     ech_config_init(&config);
     config.on_log = on_log;
+    static const struct echi_job job;   /* no layer of it is named */
     coordinator.setup = &setup;
     coordinator.plan_given = true;
     coordinator.request.world = WORLD;
     coordinator.choice.count = 1;
     setup.plan.world = WORLD;
     log_text[0] = 0;
-    echi_choice_log(&config, &coordinator);
+    echi_choice_log(&config, &coordinator, &job);
     if (!strstr(log_text, expected) || strstr(log_text, never)) fail_msg("'%s' for '%s'", log_text, expected);
 }
 

@@ -143,7 +143,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
-        {.kind = ECHI_KIND_ACT, .has_lease = true},
+        {.kind = ECHI_KIND_ACT, .has_lease = true, .flag = true},
         {.kind = ECHI_KIND_WEIGHTS, .part = true, .flag = true, .version = true, .samples = true, .members = true, .number = true},
         {.kind = ECHI_KIND_PUSH, .has_lease = true, .part = true, .flag = true, .loss = true, .version = true, .samples = true,
          .head = true, .members = true, .times = true},
@@ -163,6 +163,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_RING_LEASE, .has_lease = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
          .members = true, .times = true},
         {.kind = ECHI_KIND_RATE, .flag = true, .group = true, .rate = true},
+        {.kind = ECHI_KIND_SHADOWED, .has_lease = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);

@@ -2,6 +2,7 @@
  * Predictions against closed formulas, where nothing is random, but for what words between nodes take, a thousandth at most; against what
  * an independent simulation found, where it is
  * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
+#include "framed.h"
 #include "echi_choice.h"
 #include "echi_random.h"
 #include "echi_efficiency.h"
@@ -66,9 +67,6 @@ static struct echi_prediction predict(uint32_t steps) {
     assert_true(p.rate > 0 && p.staleness >= 0);
     return p;
 }
-
-/* Bytes of long messages over those of what they carry. */
-#define FRAMED (1 + 56 / 65536.0)
 
 static void near(double value, double expected, double part) {
     if (!(fabs(value - expected) <= part * fabs(expected))) fail_msg("%g where %g was expected", value, expected);

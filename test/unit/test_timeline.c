@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Time lines and critical paths of predictions: what must hold of any; clusters whose critical path a closed formula has (wait-free
  * back-propagation: Shi, Wang, Chu, Li, ICPADS 2018, section IV); and that half of a part gains no more than that half. */
+#include "framed.h"
 #include "echi_choice.h"
 #include "echi_play.h"
 #include "echi_random.h"
@@ -270,7 +271,7 @@ static void wfbp(double seconds) {
     cluster(ECHI_SYNC_BSP, 2);
     request.deterministic = true;   /* sums of integers: 8 bytes a parameter */
     make();
-    times[1].link.out.rate = 8.0 * PARAMS / LAYERS / seconds;
+    times[1].link.out.rate = on_wire(ECHI_KIND_PUSH, 8.0 * PARAMS / LAYERS) / seconds;
     record(INTERVALS);
     holds();
     const double forward = STEP / 3, backward = STEP * 2 / 3 / LAYERS;   /* of all, of one layer: the head is a quarter */
@@ -386,7 +387,7 @@ static void one_way_limits_a_message(bool in) {
     cluster(ECHI_SYNC_BSP, 2);
     request.deterministic = true;
     make();
-    times[0].link.in.rate = times[1].link.out.rate = 8.0 * PARAMS / LAYERS / seconds;
+    times[0].link.in.rate = times[1].link.out.rate = on_wire(ECHI_KIND_PUSH, 8.0 * PARAMS / LAYERS) / seconds;
     *(in ? &times[1].link.out.rate : &times[0].link.in.rate) *= 2;
     times[0].delay = times[1].delay = delay;
     record(INTERVALS);
