@@ -64,7 +64,8 @@ refuse 2 'sync is auto' "${with[@]}" --sync auto
 refuse 2 'sync is local' "${with[@]}" --sync local
 refuse 2 'deterministic takes batch-norm' "${with[@]}" --deterministic
 refuse 2 'model lenet5 has no batch-norm' --data "$work/data" --sync-norm
-refuse 2 'layers that separate 1 separates have a batch-norm' --model "$work/head" --data "$work/data" --sync-norm --separate 1
+refuse 2 'the layers that separate separates, from fc1 on, have a batch-norm' \
+    --model "$work/head" --data "$work/data" --sync-norm --separate 1
 expect 0 '' --model "$work/net" --data "$work/data" --steps 1 --local 2 --save-plan "$work/plan" --progress off
 refuse 2 'is a plan without --sync-norm: start every node without it' "${with[@]}" --plan "$work/plan" --local 2
 verdict test_sync_norm

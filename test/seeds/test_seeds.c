@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole runs of the protocol under faults, each made from a seed: plan, goal, rates of faults, every delay.
- *   test_seeds [FIRST [RUNS]]   100,000 runs from seed 1; under sanitizers 2,000; of either the TEST_PART-th whose turn it is
+ *   test_seeds [FIRST [RUNS]]   100,000 runs from seed 1, under sanitizers 2,000; where few cases are tried the TEST_PART-th of either
  *   SEED=n test_seeds           that one, and every event of it
  * The first run that breaks an invariant ends the program with its seed, the rates and the last events. Else counts are printed,
  * one a line, which seeds.sh sums up. */
@@ -217,9 +217,8 @@ int main(int argc, char **argv) {
         [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward", [ECHI_TASK_EVAL] = "eval", [ECHI_TASK_KEEP] = "keep",
         [ECHI_TASK_LOCAL_APPLY] = "local-apply", [ECHI_TASK_LOCAL_DELTA] = "local-delta", [ECHI_TASK_LOCAL_JOIN] = "local-join"};
     const char *only = getenv("SEED");
-    const uint64_t part = RUNS / test_part();
-    const uint64_t first = only ? strtoull(only, NULL, 10) : argc > 1 ? strtoull(argv[1], NULL, 10) : 1 + test_turn() * part;
-    const uint64_t runs = only ? 1 : argc > 2 ? strtoull(argv[2], NULL, 10) : part;
+    const uint64_t first = only ? strtoull(only, NULL, 10) : argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    const uint64_t runs = only ? 1 : argc > 2 ? strtoull(argv[2], NULL, 10) : RUNS / (test_few() ? test_part() : 1);
     for (uint64_t seed = first; seed < first + runs; seed++) run_seed(seed);
     uint64_t events = 0;
     for (int i = 0; i < DUES_OF; i++) events += counts.due[i];

@@ -260,6 +260,37 @@ static void a_far_head_makes_two_flights(void **state) {
     for (int r = 0; r < 4; r++) assert_true(plan.n[r] == 0 || plan.n[r] == 20);
 }
 
+/* Of nodes alike rank 0 would have the head, and the only owner would be there, too: then no loss of either is outlived. */
+static void a_head_with_a_shadow_may_be_lost(void **state) {
+    (void)state;
+    static const enum echi_sync sync[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
+    const double seconds[] = {1, 1, 1, 0.5};
+    for (int s = 0; s < 3; s++) {
+        nodes(4, seconds, 0.15);
+        request.sync = sync[s];
+        request.separate = 1;
+        request.shadow = true;
+        make();
+        assert_int_equal(plan.head, 3);
+        assert_int_equal(echi_plan_shadow(&plan), 0);
+        assert_true(echi_plan_can_lose(&plan, 3));
+        if (sync[s] != ECHI_SYNC_GSSP) assert_int_equal(plan.owner_of[0], 0);
+        echi_plan_lose(&plan, 3);
+        assert_true(plan.head == 0 && plan.shadow == 0);
+        /* The fastest is the shadow where it is not the head. */
+        request.home = 1 + 2;
+        make();
+        assert_int_equal(plan.head, 2);
+        assert_int_equal(echi_plan_shadow(&plan), 3);
+        assert_true(echi_plan_can_lose(&plan, 2) && echi_plan_can_lose(&plan, 3));
+        request.separate = 0;
+        make();
+        assert_int_equal(plan.shadow, 0);
+        request.shadow = false;
+        request.home = 0;
+    }
+}
+
 static void the_heads_worker_counts_by_what_is_left(void **state) {
     (void)state;
     /* All alike. The head costs h and the trunk 1 - h of a step, so a step of the head's node takes, beside the others' two
@@ -534,6 +565,7 @@ int main(void) {
         cmocka_unit_test(the_fastest_node_has_the_head),
         cmocka_unit_test(on_a_tie_rank0_owns),
         cmocka_unit_test(a_far_head_makes_two_flights),
+        cmocka_unit_test(a_head_with_a_shadow_may_be_lost),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(a_reserve_has_an_owner_of_its_own),
         cmocka_unit_test(rates_follow_the_defaults),

@@ -37,6 +37,9 @@ struct echi_play_head {
     bool *answering;                      /* [workers] its last answer is leaving */
     uint32_t *visits;                     /* [workers] in which it had rows */
 };
+/* Of a step's rows at the shadow: they are on their way, have come and wait until it has trained those before them, are in its place, and
+ * their worker knows. */
+enum echi_play_copy { ECHI_COPY_LEAVES, ECHI_COPY_WAITS, ECHI_COPY_IN, ECHI_COPY_TOLD };
 
 struct echi_play {
     const struct echi_plan *plan;
@@ -56,6 +59,10 @@ struct echi_play {
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
     struct echi_play_head head[2];        /* the head, and its shadow where there is one */
+    struct {
+        uint8_t *copy;                    /* [flights * workers] enum echi_play_copy */
+        bool *taken;                      /* [workers] its place */
+    } shadow;
 };
 
 /* ---- play.c ---- */
@@ -108,4 +115,7 @@ void echi_play_rows_in(struct echi_play *p, struct echi_about about);
 void echi_play_head_marked(struct echi_play *p, struct echi_about about);   /* the rows' gradients are there */
 void echi_play_head_done(struct echi_play *p, struct echi_about about);     /* a visit, or a round's update */
 void echi_play_answer_left(struct echi_play *p, int worker);
+/* Does the worker know that the shadow has these rows, or is there none? It has been told. */
+bool echi_play_shadowed(const struct echi_play *p, int worker, int flight);
+void echi_play_told_shadowed(struct echi_play *p, struct echi_about about);
 #endif

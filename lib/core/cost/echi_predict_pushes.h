@@ -7,7 +7,8 @@
 #include "echi_ranks.h"
 
 /* As the worker's role has them; from FORWARD on a step is under way. AWAY: pushed, and waits for weights. */
-enum echi_push_phase { ECHI_PUSH_AWAY, ECHI_PUSH_IDLE, ECHI_PUSH_FORWARD, ECHI_PUSH_AT_HEAD, ECHI_PUSH_ANSWERED, ECHI_PUSH_BACKWARD };
+enum echi_push_phase { ECHI_PUSH_AWAY, ECHI_PUSH_IDLE, ECHI_PUSH_FORWARD, ECHI_PUSH_AT_HEAD, ECHI_PUSH_ANSWERED, ECHI_PUSH_BACKWARD,
+                       ECHI_PUSH_AT_SHADOW };
 struct echi_push_flight {
     enum echi_push_phase phase;
     uint32_t since;                       /* the phase; in turns of its worker */

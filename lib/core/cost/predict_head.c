@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
  * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit, and
- * the rows' gradients leave before it. A shadow gets a copy of all rows and answers none. That a worker waits until it has them is left
- * out.
+ * the rows' gradients leave before it. A shadow gets a copy of all rows and answers none. It has one place
+ * for each worker's, and the worker waits until its copy is there.
  *
  * Of rows and tasks about.owner is the flight, about.piece the head: 0, or 1, its shadow. */
 #include "echi_play.h"
@@ -22,7 +22,10 @@ bool echi_play_head_set_up(struct echi_play *p) {
         h->visits = echi_play_zeroed(p, count, sizeof *h->visits);
         if (!h->waiting || !h->visiting || !h->answering || !h->visits) return false;
     }
-    return true;
+    if (p->plan->shadow == 0) return true;
+    p->shadow.copy = echi_play_zeroed(p, steps, sizeof *p->shadow.copy);
+    p->shadow.taken = echi_play_zeroed(p, count, sizeof *p->shadow.taken);
+    return p->shadow.copy && p->shadow.taken;
 }
 
 static bool visited(const struct echi_play_head *h, int worker) {
@@ -58,8 +61,8 @@ static void visit(struct echi_play *p, int which) {
     const bool rounds = in_rounds(p);
     const double update = echi_play_applying(p, h->rank, p->head_params);
     if (h->busy) return;
-    if (rounds && h->in == p->workers) {
-        h->in = 0;
+    if (rounds && h->in >= p->workers) {   /* a shadow may have some rows of the next round */
+        h->in -= p->workers;
         h->busy = true;
         return echi_play_compute(p, h->rank, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, which});
     }
@@ -74,6 +77,7 @@ static void visit(struct echi_play *p, int which) {
 
 int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
     const int rank = p->rank[worker], heads = p->plan->shadow == 0 ? 1 : 2;
+    if (heads > 1) p->shadow.copy[worker * p->plan->flights + flight] = ECHI_COPY_LEAVES;
     for (int i = 0; i < heads; i++)
         echi_play_send(p, rank, p->head[i].rank, ECHI_PRIORITY_ROWS,
                        echi_play_bytes(p, ECHI_KIND_ACT, (double)p->plan->n[rank] * p->load->row),
@@ -82,7 +86,7 @@ int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
 }
 
 /* Under a bound the fewest steps of a group are first in the places of its rows. */
-void echi_play_rows_in(struct echi_play *p, struct echi_about about) {
+static void queue_rows(struct echi_play *p, struct echi_about about) {
     struct echi_play_head *h = &p->head[about.piece];
     const bool bounded = echi_policy_of((enum echi_sync)p->plan->sync)->bounded;
     const uint8_t *group_of = p->plan->group_of;
@@ -94,7 +98,41 @@ void echi_play_rows_in(struct echi_play *p, struct echi_about about) {
         at = i;
     }
     h->waiting[at] = (struct echi_play_rows){(uint16_t)about.worker, (uint8_t)about.owner};
+}
+
+static uint8_t *copy_of(const struct echi_play *p, int worker, int flight) {
+    return &p->shadow.copy[worker * p->plan->flights + flight];
+}
+
+/* A copy is in its place. */
+static void take_copy(struct echi_play *p, int worker, int flight) {
+    p->shadow.taken[worker] = true;
+    *copy_of(p, worker, flight) = ECHI_COPY_IN;
+    echi_play_send(p, p->head[1].rank, p->rank[worker], ECHI_PRIORITY_CONTROL, echi_play_bytes(p, ECHI_KIND_SHADOWED, 0),
+                   (struct echi_about){ECHI_PLAY_SHADOWED, flight, worker, 0});
+    queue_rows(p, (struct echi_about){ECHI_PLAY_ROWS, flight, worker, 1});
+}
+
+void echi_play_rows_in(struct echi_play *p, struct echi_about about) {
+    if (about.piece == 0) queue_rows(p, about);
+    else if (p->shadow.taken[about.worker]) *copy_of(p, about.worker, about.owner) = ECHI_COPY_WAITS;
+    else take_copy(p, about.worker, about.owner);
     visit(p, about.piece);
+}
+
+/* It has trained them. */
+static void end_copy(struct echi_play *p, int worker) {
+    p->shadow.taken[worker] = false;
+    for (int i = 0; i < p->plan->flights && !p->shadow.taken[worker]; i++)
+        if (*copy_of(p, worker, i) == ECHI_COPY_WAITS) take_copy(p, worker, i);
+}
+
+bool echi_play_shadowed(const struct echi_play *p, int worker, int flight) {
+    return p->plan->shadow == 0 || *copy_of(p, worker, flight) == ECHI_COPY_TOLD;
+}
+
+void echi_play_told_shadowed(struct echi_play *p, struct echi_about about) {
+    *copy_of(p, about.worker, about.owner) = ECHI_COPY_TOLD;
 }
 
 void echi_play_head_marked(struct echi_play *p, struct echi_about about) {
@@ -102,9 +140,13 @@ void echi_play_head_marked(struct echi_play *p, struct echi_about about) {
     const int count = h->n_visiting;
     h->n_visiting = 0;
     h->in += count;
-    for (int i = 0; i < count && about.piece == 0; i++) {
+    for (int i = 0; i < count; i++) {
         const struct echi_play_rows r = h->visiting[i];
         const int rank = p->rank[r.worker];
+        if (about.piece == 1) {
+            end_copy(p, r.worker);
+            continue;
+        }
         h->answering[r.worker] = true;
         echi_play_send(p, h->rank, rank, ECHI_PRIORITY_ANSWER,
                        echi_play_bytes(p, ECHI_KIND_ACT_GRAD, (double)p->plan->n[rank] * p->load->row_grad),

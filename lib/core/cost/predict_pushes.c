@@ -72,7 +72,7 @@ static void begin(struct echi_pushes *p, int w) {
     const uint32_t n = p->b.plan->n[rank];
     const bool separated = p->b.plan->cut;
     struct echi_push_flight *s = oldest(k, flights, ECHI_PUSH_ANSWERED);
-    if (s && !oldest(k, flights, ECHI_PUSH_BACKWARD)) {
+    if (s && !oldest(k, flights, ECHI_PUSH_BACKWARD) && !oldest(k, flights, ECHI_PUSH_AT_SHADOW)) {
         enter(k, s, ECHI_PUSH_BACKWARD);
         compute(p, w, s, ECHI_PLAY_BACKWARD, echi_times_trunk(t, n) - echi_times_forward(t, n));
     }
@@ -119,6 +119,18 @@ static void step_done(struct echi_pushes *p, int w, int flight) {
     echi_pushes_push(p, w, flight, 0);
     enter(k, &k->flight[flight], ECHI_PUSH_AWAY);
     begin(p, w);
+}
+
+/* The push ends when the shadow has its rows. */
+static void backward_done(struct echi_pushes *p, int w, int flight) {
+    struct echi_push_worker *k = &p->worker[w];
+    if (echi_play_shadowed(&p->b, w, flight)) step_done(p, w, flight);
+    else enter(k, &k->flight[flight], ECHI_PUSH_AT_SHADOW);
+}
+
+static void told_shadowed(struct echi_pushes *p, struct echi_about a) {
+    echi_play_told_shadowed(&p->b, a);
+    if (p->worker[a.worker].flight[a.owner].phase == ECHI_PUSH_AT_SHADOW) step_done(p, a.worker, a.owner);
 }
 
 static void left(struct echi_pushes *p, int w, int flight) {
@@ -199,7 +211,7 @@ static void done(struct echi_pushes *p, struct echi_about a) {
     case ECHI_PLAY_STEP:
         if (p->policy->local) return echi_local_done(p, a.worker, a.what);
         return step_done(p, a.worker, a.owner);
-    case ECHI_PLAY_BACKWARD: return step_done(p, a.worker, a.owner);
+    case ECHI_PLAY_BACKWARD: return backward_done(p, a.worker, a.owner);
     case ECHI_PLAY_FORWARD: return rows_leave(p, a.worker, a.owner);
     case ECHI_PLAY_LOCAL_APPLY:
     case ECHI_PLAY_DELTA:
@@ -221,6 +233,7 @@ static void arrived(struct echi_pushes *p, struct echi_about a) {
         enter(k, &k->flight[a.owner], ECHI_PUSH_ANSWERED);
         return begin(p, a.worker);
     case ECHI_PLAY_APPLIED: return word_in(p, a);
+    case ECHI_PLAY_SHADOWED: return told_shadowed(p, a);
     case ECHI_PLAY_LEASE: return lease_in(p, a.worker);
     case ECHI_PLAY_STATE: return echi_owner_state_in(p, a.owner, a.worker);
     case ECHI_PLAY_ACK: return echi_owner_acknowledged(p, a.owner, a.worker);

@@ -31,7 +31,8 @@ struct piece {
 };
 struct worker {
     int rank;
-    bool busy;                            /* with a task, or it waits for the head */
+    bool busy;                            /* with a task, or it waits for the head or its shadow */
+    bool at_shadow;                       /* all but that its shadow has the rows is done of this step */
     bool *here; int in, front;            /* pieces of the next weights; how many, and how many without a gap from the first on */
     int gone, until;                      /* layers of this step's forward that are computed; and when the task in hand is; 0: to the end */
     bool *sum, *ready;                    /* in a ring: pieces whose sum is here, and those whose gradients are */
@@ -311,6 +312,13 @@ static void word_in(struct play *p) {
 
 /* ---- the play ---- */
 
+static void told_shadowed(struct play *p, struct echi_about a) {
+    echi_play_told_shadowed(&p->b, a);
+    if (!p->worker[a.worker].at_shadow) return;
+    p->worker[a.worker].at_shadow = false;
+    step_done(p, a.worker);
+}
+
 static void arrived(struct play *p, struct echi_about a) {
     switch (a.what) {
     case ECHI_PLAY_PUSH: return push_in(p, a);
@@ -323,6 +331,7 @@ static void arrived(struct play *p, struct echi_about a) {
     case ECHI_PLAY_ROWS: return echi_play_rows_in(&p->b, a);
     case ECHI_PLAY_ANSWER: return answered(p, a.worker);
     case ECHI_PLAY_APPLIED: return word_in(p);
+    case ECHI_PLAY_SHADOWED: return told_shadowed(p, a);
     default: return;
     }
 }
@@ -332,7 +341,10 @@ static void done(struct play *p, struct echi_about a) {
     case ECHI_PLAY_STEP:
         if (to_the_end(p, a.worker)) step_done(p, a.worker);
         return;
-    case ECHI_PLAY_BACKWARD: return step_done(p, a.worker);
+    case ECHI_PLAY_BACKWARD:
+        p->worker[a.worker].at_shadow = !echi_play_shadowed(&p->b, a.worker, 0);
+        if (!p->worker[a.worker].at_shadow) step_done(p, a.worker);
+        return;
     case ECHI_PLAY_FORWARD:
         if (to_the_end(p, a.worker)) echi_play_rows_leave(&p->b, a.worker, 0);
         return;
