@@ -151,8 +151,6 @@ struct ech_config {
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one node trains the head, N from 2: and it begins with layer N of the table that
                                      `echelon model` prints; with 1, with separate_from */
-    int shadow;                   /* 1: where layers are separated, a second node trains them as well, on a copy of all activations that
-                                   * workers send: a run outlives the loss of the node that owns them (but rank 0), and loses no update */
     char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
     int batch;                    /* B, 0: max(64, 16 x nodes); with `deterministic` 64 */
     int samples_per_step;         /* n of the asynchronous policies, for all; 0: chosen by the planner, by speed with layer separation */
@@ -282,7 +280,10 @@ struct ech_config {
     /* With separate 1: the name of the layer that the head begins with, "fc2"; "": the first fully connected one behind convolutions. One
      * with parameters, in front of which no branch goes past the cut and there is something to train; else ECH_E_ARGUMENT, with those that
      * are possible. All nodes the same. */
-    char separate_from[32];
+    char separate_from[36];
+    /* 1: where layers are separated, a second node trains them as well, on a copy of all activations that workers send: a run outlives the
+     * loss of the node that owns them, rank 0 apart, and loses no update. 0 (default): none does. Only rank 0 reads it. */
+    int shadow;
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))

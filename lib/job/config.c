@@ -206,9 +206,10 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, separate_from) + sizeof ((struct ech_config *)0)->separate_from == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, shadow) + sizeof ((struct ech_config *)0)->shadow == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
+_Static_assert(sizeof(void *) != 8 || FIRST_SIZE == 11648, "a field stands among those of the first struct: it belongs at the end");
 
 void echi_config_give_back(struct ech_config *config, const struct ech_config *whole) {
     const size_t size = config->size;
