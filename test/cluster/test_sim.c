@@ -6,6 +6,7 @@
 #include "echelon_dev.h"
 #include "echi_random.h"
 #include "echi_sim.h"
+#include "framed.h"
 #include "part.h"
 #include "sanitized.h"
 
@@ -316,6 +317,45 @@ static void bytes_are_those_of_live_runs(void **state) {
 }
 
 /* ------------------------------------------------------- closed formulas */
+
+/* Stanza's formula (Wu et al., arXiv 1812.10624), by kind, with labels of two bytes: a round's activations there and their gradients back,
+ * but of who has the head; the trunk's gradients to their owner and weights back, but of who owns it. A shadow gets all activations again,
+ * but its own. What they take on the wire counts: frames, and what a message says of itself. */
+static void bytes_are_those_of_the_formula(void **state) {
+    (void)state;
+    enum { WORLD = 4, HEAD = 2, OWNER = 1, SHADOW = 3, ROUNDS = 2 * TRAIN / 32, WIDTH = 4 * 4 * 4, TRUNK = 4 * 9 + 4, ALL = 40 + 780 + 52 };
+    static const uint32_t n[WORLD] = {8, 4, 12, 8};
+    for (int how = 0; how < 3; how++) {   /* nothing separated; a head; with a shadow */
+        char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
+        double rows = 0, copies = 0, answers = 0, pushes = 0, weights = 0;
+        struct echi_plan p;
+        plain_plan(&p, WORLD, "bsp");
+        p.cut = how > 0;
+        if (how > 0) p.head = HEAD;
+        if (how > 1) p.shadow = 1 + SHADOW;
+        p.owner_of[0] = OWNER;
+        for (int r = 0; r < WORLD; r++) {
+            const double floats = 4.0 * (how ? TRUNK : ALL);
+            p.n[r] = n[r];
+            p.group_of[r] = 0;
+            if (r != HEAD) rows += on_wire(ECHI_KIND_ACT, n[r] * (4.0 * WIDTH + 2));
+            if (r != HEAD) answers += on_wire(ECHI_KIND_ACT_GRAD, n[r] * 4.0 * WIDTH);
+            if (r != SHADOW) copies += on_wire(ECHI_KIND_ACT, n[r] * (4.0 * WIDTH + 2));
+            if (r != OWNER) pushes += on_wire(ECHI_KIND_PUSH, floats);
+            if (r != OWNER) weights += on_wire(ECHI_KIND_WEIGHTS, floats);
+        }
+        save_plan(&p, plan);
+        prepare(&a, WORLD, "bsp");
+        set(&a.config, "plan", plan);
+        simulate_well(&a);
+        unlink(plan);
+        assert_int_equal(a.report.samples, 2 * TRAIN);
+        assert_int_equal(bytes_of(&a.report, "activation"), ROUNDS * (how > 1 ? rows + copies : how ? rows : 0));
+        assert_int_equal(bytes_of(&a.report, "activation_grad"), ROUNDS * (how ? answers : 0));
+        assert_int_equal(bytes_of(&a.report, "push"), ROUNDS * pushes);
+        assert_int_equal(bytes_of(&a.report, "weights"), (ROUNDS + 1) * weights);
+    }
+}
 
 /* Nothing but compute: BSP with equal shares goes at the pace of the slowest, by speed at the pace of all together. */
 static void bsp_takes_what_the_slowest_takes(void **state) {
@@ -1158,6 +1198,7 @@ int main(void) {
         cmocka_unit_test(one_node_is_a_live_one),
         cmocka_unit_test(one_worker_is_a_live_one),
         cmocka_unit_test(bytes_are_those_of_live_runs),
+        cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(deterministic_clusters_are_one_node),
         cmocka_unit_test(bsp_takes_what_the_slowest_takes),
         cmocka_unit_test(asynchronous_rates_add_up),
