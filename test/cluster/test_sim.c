@@ -727,7 +727,7 @@ static void drawn_clusters_end(void **state) {
         went_on += status == ECH_OK && a.report.n_lost > 0;
     }
     print_message("%d clusters trained all, %d of them without some that were lost; %d ended with a node\n", ended, went_on, lost);
-    assert_true(test_part() > 1 || (went_on >= 20 && lost >= 5));
+    assert_true(test_few() || (went_on >= 20 / (int)test_part() && lost >= 5 / (int)test_part()));
 }
 
 /* ------------------------------------------------------------- regrouping */
