@@ -3,7 +3,7 @@
 # Live runs in which one node is killed, now and then two: RUNS of them (20). A seed chooses kind of run, victims and moment.
 #   RUNS=200 FIRST=1 KINDS="shards-4 shards-5 shards-momentum" test/bench/kills.sh
 #   SEED=17 test/bench/kills.sh     that one again (with the same KINDS)
-# Victims are any nodes that the run can lose: not rank 0, not the head's owner, never all owners of the trunk. The moment is
+# Victims are any nodes that the run can lose: not rank 0, no head without a shadow, never all owners of the trunk. The moment is
 # during start-up, in the first rounds, in the middle or near the end. Afterwards these must hold:
 #   - the command ends by itself, with status 0, and leaves no process
 #   - the report counts all samples, and names the victims
