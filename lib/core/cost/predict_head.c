@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
  * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit, and
- * the rows' gradients leave before it. A shadow gets a copy of all rows and answers none. It has one place
- * for each worker's, and the worker waits until its copy is there.
+ * the rows' gradients leave before it. A shadow gets a copy of all rows and answers none. It has one place for each worker's, and the
+ * worker waits until its copy is there.
  *
  * Of rows and tasks about.owner is the flight, about.piece the head: 0, or 1, its shadow. */
 #include "echi_play.h"
@@ -75,9 +75,13 @@ static void visit(struct echi_play *p, int which) {
                                                             .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, which})});
 }
 
+static uint8_t *copy_of(const struct echi_play *p, int worker, int flight) {
+    return &p->shadow.copy[worker * p->plan->flights + flight];
+}
+
 int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
     const int rank = p->rank[worker], heads = p->plan->shadow == 0 ? 1 : 2;
-    if (heads > 1) p->shadow.copy[worker * p->plan->flights + flight] = ECHI_COPY_LEAVES;
+    if (heads > 1) *copy_of(p, worker, flight) = ECHI_COPY_LEAVES;
     for (int i = 0; i < heads; i++)
         echi_play_send(p, rank, p->head[i].rank, ECHI_PRIORITY_ROWS,
                        echi_play_bytes(p, ECHI_KIND_ACT, (double)p->plan->n[rank] * p->load->row),
@@ -98,10 +102,6 @@ static void queue_rows(struct echi_play *p, struct echi_about about) {
         at = i;
     }
     h->waiting[at] = (struct echi_play_rows){(uint16_t)about.worker, (uint8_t)about.owner};
-}
-
-static uint8_t *copy_of(const struct echi_play *p, int worker, int flight) {
-    return &p->shadow.copy[worker * p->plan->flights + flight];
 }
 
 /* A copy is in its place. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The planner: who computes, who owns what, and how many samples each takes. */
+#include "echi_message.h"
 #include "echi_planner.h"
 #include "echi_ratio.h"
 
@@ -82,12 +83,16 @@ static int or_rank0(const struct echi_plan_request *w, const struct echi_times *
     return !w->absent[0] && echi_times_whole(&times[best], n) >= TIE * echi_times_whole(&times[0], n) ? 0 : best;
 }
 
-static int fastest(const struct echi_plan_request *w, const struct echi_times *times, uint32_t n) {
-    int best = 0;
+/* Of the ranks from `first` on; the last, if all are absent. */
+static int fastest_from(int first, const struct echi_plan_request *w, const struct echi_times *times, uint32_t n) {
+    int best = first;
     while (best + 1 < w->world && w->absent[best]) best++;
     for (int r = best + 1; r < w->world; r++)
         if (!w->absent[r] && echi_times_whole(&times[r], n) < echi_times_whole(&times[best], n)) best = r;
-    return or_rank0(w, times, best, n);
+    return best;
+}
+static int fastest(const struct echi_plan_request *w, const struct echi_times *times, uint32_t n) {
+    return or_rank0(w, times, fastest_from(0, w, times, n), n);
 }
 
 /* Where the head goes, and the owner of its group. */
@@ -97,11 +102,9 @@ static int home_of(const struct echi_plan_request *w, const struct echi_times *t
 
 /* With a shadow the head goes where it may be lost: not to rank 0, nor, under a policy with one owner, to that. */
 static int head_of(const struct echi_plan_request *w, const struct echi_times *times, int home) {
-    int best = -1;
     if (!w->shadow || home != 0) return home;
-    for (int r = 1; r < w->world; r++)
-        if (!w->absent[r] && (best < 0 || echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
-    return best < 0 ? home : best;
+    const int best = fastest_from(1, w, times, 64);
+    return w->absent[best] ? home : best;
 }
 
 /* Who trains a round's rows the soonest beside the head, -1: none shall; rank 0 on a tie, since with it a run ends anyway. */
@@ -112,10 +115,6 @@ static int shadow_of(const struct echi_plan_request *w, const struct echi_times 
         if (best < 0 || echi_times_head(&times[r], round) < TIE * echi_times_head(&times[best], round)) best = r;
     }
     return best;
-}
-
-static bool is_head(const struct echi_plan *plan, int rank) {
-    return plan->cut && (rank == plan->head || rank == echi_plan_shadow(plan));
 }
 
 /* Samples a second of steps of the i-th measured size. */
@@ -172,7 +171,7 @@ static void bsp_times(const struct echi_times *times, const struct echi_plan *pl
     const int exchanges = owners > 1 ? 2 : rank == plan->owner_of[0] ? workers : 1;
     memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < out->count; i++) {
-        if (plan->cut) out->head[i] = is_head(plan, rank) ? echi_times_head(times, plan->round) : 0;
+        if (plan->cut) out->head[i] = echi_plan_hosts(plan, rank, ECHI_ROLE_HEAD) ? echi_times_head(times, plan->round) : 0;
         else out->head[i] += 2 * times->exchange * exchanges;
     }
 }
@@ -321,7 +320,8 @@ static void async_groups(const struct echi_plan_request *w, const struct echi_ti
         if (w->absent[r]) continue;
         uint32_t own = w->shares == ECHI_SHARES_LIST ? w->share[r] : n;
         double seconds = own == 0 ? -1 : !plan->cut ? echi_times_whole(&times[r], own)
-                         : is_head(plan, r) ? seconds_beside_head(w, times, r, own) : echi_times_trunk(&times[r], own);
+                         : echi_plan_hosts(plan, r, ECHI_ROLE_HEAD) ? seconds_beside_head(w, times, r, own)
+                                                                    : echi_times_trunk(&times[r], own);
         if (w->world == 1 && own) seconds = echi_times_whole(&times[r], own);
         if (seconds <= 0) continue;
         plan->n[r] = own;
@@ -407,7 +407,7 @@ void echi_plan_add_reserve(const struct echi_plan_request *w, const struct echi_
     if (!echi_policy_of((enum echi_sync)plan->sync)->grouped || plan->reserve || plan->n_groups == ECHI_GROUPS_MAX) return;
     int best = -1;
     for (int r = 0; r < plan->world; r++) {
-        if (w->absent[r] || echi_plan_group_owned(plan, r) >= 0 || is_head(plan, r)) continue;
+        if (w->absent[r] || echi_plan_group_owned(plan, r) >= 0 || echi_plan_hosts(plan, r, ECHI_ROLE_HEAD)) continue;
         const double link = echi_link_slower(&times[r].link), most = best < 0 ? -1 : echi_link_slower(&times[best].link);
         if (link > most || (link == most && echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64))) best = r;
     }

@@ -39,13 +39,16 @@ static void enter(struct echi_worker *w, struct echi_flight *s, enum echi_flight
     s->since = w->turns++;
 }
 
-/* Of the flights in this phase the one that has been in it the longest; NULL when there is none. */
-static struct echi_flight *oldest(struct echi_worker *w, enum echi_flight_phase phase) {
+/* Of the flights in this phase the one that has been in it the longest, behind `before`; NULL when there is none. */
+static struct echi_flight *oldest_behind(struct echi_worker *w, enum echi_flight_phase phase, const struct echi_flight *before) {
     struct echi_flight *found = NULL;
-    for (int i = 0; i < w->setup->plan.flights; i++)
-        if (w->flight[i].phase == phase && (!found || w->flight[i].since < found->since)) found = &w->flight[i];
+    for (int i = 0; i < w->setup->plan.flights; i++) {
+        struct echi_flight *s = &w->flight[i];
+        if (s->phase == phase && (!before || s->since > before->since) && (!found || s->since < found->since)) found = s;
+    }
     return found;
 }
+static struct echi_flight *oldest(struct echi_worker *w, enum echi_flight_phase phase) { return oldest_behind(w, phase, NULL); }
 
 /* Where the gradients of a step go that computes on the weights in its place. */
 static struct echi_slot place_of_grads(const struct echi_worker *w, const struct echi_flight *s) {
@@ -468,16 +471,6 @@ static void on_shadowed(struct echi_worker *w, const struct echi_event *e, struc
         if (begun(&w->flight[i]) && w->flight[i].lease.id == e->msg->lease.id) set_shadowed(w, &w->flight[i], e->now, out);
 }
 
-/* Of the flights that wait for the head, the one that has waited the longest behind `before`; NULL: none. */
-static struct echi_flight *next_to_wait(struct echi_worker *w, const struct echi_flight *before) {
-    struct echi_flight *next = NULL;
-    for (int i = 0; i < w->setup->plan.flights; i++) {
-        struct echi_flight *s = &w->flight[i];
-        if (s->phase == ECHI_FLIGHT_WAITS_HEAD && (!before || s->since > before->since) && (!next || s->since < next->since)) next = s;
-    }
-    return next;
-}
-
 static void send_rows(struct echi_worker *w, struct echi_flight *s, enum echi_rows what, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     const int to = what == ECHI_ROWS_COPY ? echi_plan_shadow(p) : p->head;
@@ -494,7 +487,7 @@ static void turn_to_shadow(struct echi_worker *w, struct echi_actions *out) {
     struct echi_flight *waits = NULL;
     for (int i = 0; i < w->setup->plan.flights; i++)
         if (!(w->answers >> i & 1)) post_answer(w, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i}, out);
-    while ((waits = next_to_wait(w, waits))) send_rows(w, waits, ECHI_ROWS_AGAIN, out);
+    while ((waits = oldest_behind(w, ECHI_FLIGHT_WAITS_HEAD, waits))) send_rows(w, waits, ECHI_ROWS_AGAIN, out);
 }
 
 /* The head or its shadow is lost, as the plan says. */

@@ -116,9 +116,9 @@ void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /
  * applied parts of the next round in their place; of an owner that it has done so beside them; that it has taken over. */
 enum echi_stands { ECHI_STANDS_AT, ECHI_STANDS_BEGUN, ECHI_STANDS_WITHOUT, ECHI_STANDS_TAKEN };
 
-/* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 #define ECHI_LABEL_BYTES 2   /* of a label behind the rows of an ACT */
 
+/* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
