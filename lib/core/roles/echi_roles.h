@@ -116,6 +116,9 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 /* The samples that it is likely to compute after what it is at, for who reads them ahead; false: none are known. */
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
+static inline bool echi_flight_begun(const struct echi_flight *s) { return s->phase >= ECHI_FLIGHT_FORWARD; }   /* its step */
+/* worker_push.c: sends what gradients of this step are there; done: all are. */
+void echi_worker_push(struct echi_worker *w, struct echi_flight *s, bool done, int64_t now, struct echi_actions *out);
 /* A part of weights has come (worker_weights.c): are all there? A fault where it is not the next of those that are coming. */
 bool echi_worker_has_weights(struct echi_worker *w, int place, const struct echi_event *event, struct echi_actions *out);
 /* worker_norms.c (PROTOCOL.md, "Batch-norm"). Does this step exchange sums? Names in its next task what the part in hand begins and

@@ -178,8 +178,6 @@ static void go_early(struct echi_worker *w, int64_t now, struct echi_actions *ou
     s->early = false;
     enter(w, s, ECHI_FLIGHT_IDLE);
 }
-static void push_ready(struct echi_worker *w, struct echi_flight *s, bool done, int64_t now, struct echi_actions *out);
-
 /* One flight at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
 static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
     if (w->takeover.still) return;
@@ -196,103 +194,7 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     begin_step(w, s, lease, s->weights);
     if (!again) return forward(w, s, now, out);
     memset(s->ready, true, sizeof s->ready);
-    push_ready(w, s, true, now, out);
-}
-
-static bool begun(const struct echi_flight *s) { return s->phase >= ECHI_FLIGHT_FORWARD; }
-
-/* Does this worker hold a lease of the same owner beside the one of flight `s`? */
-static bool holds_another(const struct echi_worker *w, const struct echi_flight *s) {
-    for (int i = 0; i < w->setup->plan.flights; i++)
-        if (&w->flight[i] != s && begun(&w->flight[i]) && w->flight[i].joined == s->joined) return true;
-    return w->n_leases > 0 && s->joined == w->joined;
-}
-
-/* Where the time since the last push went. A task of another flight may be out: what it has taken so far counts. */
-static void tell_times(struct echi_worker *w, uint64_t now, struct echi_msg *m) {
-    if (w->tasks > 0) {
-        w->busy += now - w->busy_since;
-        w->busy_since = now;
-    }
-    m->compute = w->busy;
-    m->exchange = now - w->pushed_at - w->busy;
-    w->busy = 0;
-    w->pushed_at = now;
-}
-
-/* Is the gradient of every layer there that the next part has parameters of? */
-static bool next_is_ready(const struct echi_worker *w, const struct echi_flight *s) {
-    const struct echi_part *p = &w->setup->plan.parts.part[s->next_part];
-    for (int layer = p->first; layer <= p->last; layer++)
-        if (!s->ready[layer]) return false;
-    return true;
-}
-
-/* Who gets this part of a push: the lease's owner, or of several the one that owns it. */
-static int owner_of_part(const struct echi_worker *w, const struct echi_lease *l, int part) {
-    const struct echi_plan *p = &w->setup->plan;
-    return p->shards ? echi_plan_part_owner(p, p->group_of[l->worker], part) : l->owner;
-}
-
-static bool is_wanted(const struct echi_worker *w, const struct echi_lease *l, int part) {
-    return echi_lease_wanted(l, w->setup->plan.parts.part[part].shard);
-}
-/* The part of a push that goes last. */
-static int last_part(const struct echi_worker *w, const struct echi_lease *l) {
-    int part = 0;
-    while (part + 1 < w->parts && !is_wanted(w, l, part)) part++;
-    return part;
-}
-
-/* What a push says of its lease. */
-static void say_pushed(struct echi_worker *w, const struct echi_flight *s, struct echi_msg *m) {
-    m->lease = s->lease;
-    m->flag = holds_another(w, s);
-    if (s->joined == w->joined) w->entered = m->flag;
-    m->members = s->joined;
-    m->version = s->version;
-    m->samples = s->samples;
-    m->head = s->head;
-    m->loss = s->loss;
-    m->correct = s->correct;
-}
-
-/* In a ring: to each other owner, that this lease is computed. The first shard's tells the coordinator what it took. */
-static void tell_lease(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
-    const struct echi_plan *p = &w->setup->plan;
-    for (int k = 0; k < p->shards; k++) {
-        if (p->shard_owner[k] == w->setup->rank) continue;
-        struct echi_action *a = echi_act_send(out, p->shard_owner[k], ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_RING_LEASE);
-        say_pushed(w, s, &a->msg);
-        if (k == 0) tell_times(w, (uint64_t)now, &a->msg);
-    }
-}
-
-/* Gradients travel from the last part to the first, so that the owner can post their places in that order. The part that goes last, the
- * first as a rule, carries the step's loss, so it waits for the end of the step (`done`): no round is whole, and no weights are answered,
- * while a step of it is still computed. What a shard has is not sent there again. */
-static void push_ready(struct echi_worker *w, struct echi_flight *s, bool done, int64_t now, struct echi_actions *out) {
-    const int last = last_part(w, &s->lease);
-    if (s->abandoned || w->takeover.still) return;
-    while (s->next_part >= 0 && (done || s->next_part > last) && next_is_ready(w, s)) {
-        if (!is_wanted(w, &s->lease, s->next_part)) {
-            s->next_part--;
-            continue;
-        }
-        const int to = owner_of_part(w, &s->lease, s->next_part);
-        if (w->ring.on && to != w->setup->rank) {
-            echi_worker_ring_push(w, s->next_part--, out);
-            continue;
-        }
-        struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
-        a->slot = coded(w) ? (struct echi_slot){ECHI_SLOT_WORKER_CODED, (uint8_t)(s - w->flight)} : s->grads;
-        say_pushed(w, s, &a->msg);
-        a->msg.part = (uint16_t)s->next_part;
-        if (done && s->next_part == last) tell_times(w, (uint64_t)now, &a->msg);
-        s->sending++;
-        s->next_part--;
-    }
-    if (w->ring.on && done) tell_lease(w, s, now, out);
+    echi_worker_push(w, s, true, now, out);
 }
 
 /* To this worker's owner: it holds a lease. */
@@ -453,7 +355,7 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
  * are waited for, another lease of this round may come: its weights are those that are here. */
 static void end_step(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     if (!s->shadowed) return enter(w, s, ECHI_FLIGHT_WAITS_SHADOW);
-    push_ready(w, s, true, now, out);
+    echi_worker_push(w, s, true, now, out);
     enter(w, s, w->policy->rounds ? ECHI_FLIGHT_IDLE : ECHI_FLIGHT_WAITS_WEIGHTS);
 }
 
@@ -468,7 +370,7 @@ static void on_shadowed(struct echi_worker *w, const struct echi_event *e, struc
     if (e->from != echi_plan_shadow(p) && e->from != p->head)
         return echi_act_fault(out, ECH_E_INTERNAL, "a node that is no shadow of the head said that it has rows");
     for (int i = 0; i < p->flights; i++)
-        if (begun(&w->flight[i]) && w->flight[i].lease.id == e->msg->lease.id) set_shadowed(w, &w->flight[i], e->now, out);
+        if (echi_flight_begun(&w->flight[i]) && w->flight[i].lease.id == e->msg->lease.id) set_shadowed(w, &w->flight[i], e->now, out);
 }
 
 static void send_rows(struct echi_worker *w, struct echi_flight *s, enum echi_rows what, struct echi_actions *out) {
@@ -629,7 +531,7 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
     bool owned = e->from == w->owner;
     for (int i = 0; i < p->flights; i++) {
         struct echi_flight *s = &w->flight[i];
-        if (!begun(s) || s->lease.owner != e->from) continue;
+        if (!echi_flight_begun(s) || s->lease.owner != e->from) continue;
         owned = s->abandoned = true;
         if (s->phase == ECHI_FLIGHT_ANSWERED) post_answer(w, s->act_grad, out);
         else if (s->phase != ECHI_FLIGHT_WAITS_SHADOW) continue;
@@ -646,7 +548,7 @@ static void arrive(struct echi_worker *w, struct echi_actions *out) {
     int places = 0;
     bool used[ECHI_WORKER_PLACES] = {false};
     for (int i = 0; i < p->flights; i++) {
-        if (begun(&w->flight[i])) return;
+        if (echi_flight_begun(&w->flight[i])) return;
         used[w->flight[i].weights] = !coded(w);
     }
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
@@ -702,7 +604,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_GRADIENT: {
         struct echi_flight *s = &w->flight[e->task->flight];
         s->ready[e->layer] = true;
-        push_ready(w, s, false, e->now, out);
+        echi_worker_push(w, s, false, e->now, out);
         break;
     }
     case ECHI_EVENT_COMPUTED: on_computed(w, e, out); break;
