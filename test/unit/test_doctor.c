@@ -347,8 +347,10 @@ static void who_waits_for_one_holds_none(void **state) {
     config_for(&p.config, "");
     p.config.threads = 1;
     p.config.measure = 0.001;
-    p.config.join_timeout = 1;
-    assert_int_equal(ech_doctor_plan(p.net, &p.config, p.doctors, NULL, &err), ECH_E_BUSY);
+    ech_status given_up = ECH_E_TIMEOUT;   /* where the time ends while the first answers, which a busy machine makes likely */
+    for (p.config.join_timeout = 1; given_up == ECH_E_TIMEOUT; p.config.join_timeout *= 2)
+        given_up = ech_doctor_plan(p.net, &p.config, p.doctors, NULL, &err);
+    assert_int_equal(given_up, ECH_E_BUSY);
     if (!strstr(err.text, caller[1].coordinator) || !strstr(err.text, "it is with 127.0.0.1:")) fail_msg("%s", err.text);
     const int before = __atomic_load_n(&l[0].served, __ATOMIC_RELAXED);
     p.config.join_timeout = 3600;
