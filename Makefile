@@ -137,21 +137,23 @@ endif
 # `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which
 # --deterministic needs. There, and in isa_flat.c, which promises the same bits too, products and sums are not fused.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
-ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),$(foreach i,avx2 avx512,$i $ix4 $ix2))
+ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),$(foreach i,avx2 avx512,$i $ix4 $ix2) avx512x8)
 ISA_FLAGS_base   := -DECHI_ISA=base
 ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
 # prfchw: a line that is fetched to be written is taken from the other threads at once, not first for reading; a processor of that age
 # that lacks the instruction does nothing instead.
 ISA_WITH_avx2   := -mavx2 -mfma -mprfchw
 ISA_WITH_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512
-ISA_HALF_avx512 := -DECHI_HALF=avx2
-# Four (avx2x4) and two (avx2x2) floats wide with the same instructions, for the last samples of a batch: isa_packed.c.
+ISA_HALF_avx512 := -DECHI_HALF=avx512x8
+# Four (avx2x4) and two (avx2x2) floats wide with the same instructions, for the last samples of a batch, and eight for small ones:
+# isa_packed.c.
 $(foreach i,avx2 avx512,$(eval ISA_FLAGS_$i   := $(ISA_WITH_$i) $(ISA_HALF_$i) -DECHI_ISA=$i -DECHI_NARROW=$ix4)\
                         $(eval ISA_FLAGS_$ix4 := $(ISA_WITH_$i) -DECHI_ISA=$ix4 -DECHI_WIDE=$i -DECHI_NARROW=$ix2)\
                         $(eval ISA_FLAGS_$ix2 := $(ISA_WITH_$i) -DECHI_ISA=$ix2 -DECHI_WIDE=$i -DECHI_FOURS=$ix4))
+ISA_FLAGS_avx512x8 := $(ISA_WITH_avx512) -DECHI_ISA=avx512x8 -DECHI_WIDE=avx512 -DECHI_EIGHTS -DECHI_NARROW=avx512x4
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,\
-            $(filter-out $(if $(filter %x4 %2x2,$i),%/isa_winograd.c,%/isa_packed.c),$(ISA_SRC))))
+            $(filter-out $(if $(filter %x4 %2x2,$i),%/isa_winograd.c,$(if $(filter %x8,$i),,%/isa_packed.c)),$(ISA_SRC))))
 # What cannot include ops/echi_real.h is the same in double: its objects are those of the build that is named as ALIKE, and there already.
 ifneq ($(ALIKE),)
 OBJ  := $(foreach o,$(OBJ),$(if $(filter $(addprefix $(B)/,port/% hal/% net/% lib/core/%),$o),$(o:$(B)/%=$(ALIKE)/%),$o))
@@ -257,7 +259,7 @@ FUSE := $(if $(shell $(CC) -Werror --param=avoid-fma-max-bits=0 -E -x c /dev/nul
 # With sanitizers a build is for tests on this machine: kernels for instructions that it lacks are compiled, but not optimised or watched.
 HAS_avx2   := avx2
 HAS_avx512 := avx512bw
-LACKED := $(if $(SAN),$(foreach i,avx2 avx512,$(if $(shell grep -qw $(HAS_$i) /proc/cpuinfo || echo lacked),$i $ix4 $ix2)))
+LACKED := $(if $(SAN),$(foreach i,avx2 avx512,$(if $(shell grep -qw $(HAS_$i) /proc/cpuinfo || echo lacked),$i $ix4 $ix2 $ix8)))
 define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)

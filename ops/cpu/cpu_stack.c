@@ -70,7 +70,7 @@ static void *take2(struct arena *a, size_t rows, size_t count, size_t size) {
 }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
+static void lay_out(struct echi_cpu_stack *s, bool rest, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
     size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
@@ -142,8 +142,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    const bool is_rest = s->k->width < s->k->wide->width;   /* then these are the whole's: cpu_batch.c */
-    s->sums = is_rest ? NULL : take(a, sums, sizeof(float));
+    s->sums = rest ? NULL : take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
@@ -162,7 +161,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
-        own->matrix = is_rest ? NULL : take(a, matrix, sizeof(float));
+        own->matrix = rest ? NULL : take(a, matrix, sizeof(float));
         own->drawn = take2(a, drawn, width, sizeof(float));
         own->winograd.points = take(a, most.points, sizeof(float));
         own->winograd.products = take(a, most.products, sizeof(float));
@@ -295,8 +294,9 @@ static ech_status plan_units(struct echi_cpu_stack *s, int count, int max_n, int
 }
 
 ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
-                                const struct echi_layer *layers, int count, int max_n, bool counts, struct echi_cpu_stack **out_stack,
-                                struct echi_stack_unit *units, size_t *out_bytes, struct ech_error *err) {
+                                const struct echi_layer *layers, int count, int max_n, bool rest, bool counts,
+                                struct echi_cpu_stack **out_stack, struct echi_stack_unit *units, size_t *out_bytes,
+                                struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
@@ -317,7 +317,7 @@ ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, 
         return status;
     }
     struct arena a = {.ok = true};
-    lay_out(s, &a);
+    lay_out(s, rest, &a);
     if (a.ok && !counts) s->memory = a.block = echi_alloc_aligned(a.used);
     if (!a.ok || (!counts && !s->memory)) {
         destroy(s);
@@ -331,7 +331,7 @@ ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, 
     *out_stack = s;
     if (counts) return ECH_OK;
     a.used = 0;
-    lay_out(s, &a);
+    lay_out(s, rest, &a);
     return ECH_OK;
 
 no_memory:

@@ -139,7 +139,7 @@ struct echi_cpu_kernels {
     int width;                 /* floats in a vector */
     const struct echi_cpu_kernels *narrow;   /* for the last samples of a batch, fewer than a vector holds; NULL: none */
     const struct echi_cpu_kernels *half;     /* for batches that fill no more than half of a vector; NULL: none */
-    const struct echi_cpu_kernels *wide;     /* where vectors are of other things than samples: itself, or whose narrow this is */
+    const struct echi_cpu_kernels *wide;     /* where vectors are of other things than samples: itself, or whose narrow or half this is */
     int most_outputs, most_taps;   /* of `outer` */
     int most_vectors;          /* that `conv_row` computes at once: it may read most_vectors - 1 steps beyond a row's ends */
     int matrix_rows, matrix_columns;   /* in a panel of packed rows and of packed columns */
@@ -215,7 +215,8 @@ struct echi_cpu_kernels {
 extern const struct echi_cpu_kernels echi_cpu_kernels_base, echi_cpu_kernels_fixed;
 #if defined(__x86_64__)
 extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx2x4, echi_cpu_kernels_avx2x2;
-extern const struct echi_cpu_kernels echi_cpu_kernels_avx512, echi_cpu_kernels_avx512x4, echi_cpu_kernels_avx512x2;
+extern const struct echi_cpu_kernels echi_cpu_kernels_avx512, echi_cpu_kernels_avx512x8, echi_cpu_kernels_avx512x4,
+    echi_cpu_kernels_avx512x2;
 #endif
 /* The table for a level; NULL when this machine or this build does not have it. */
 const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level);

@@ -109,11 +109,11 @@ struct echi_cpu_stack {
     size_t reference_bytes;              /* of the units that the reference computes */
 };
 
-/* cpu_stack.c: its state, and what it does; its entry `create` is this. cpu_batch.c is the only caller. `counts`: it is not to compute, and
- * has no memory. */
+/* cpu_stack.c: its state, and what it does; its entry `create` is this. cpu_batch.c is the only caller. `rest`: sums and packed panels have
+ * no place of their own. `counts`: it is not to compute, and has no memory. */
 ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
-                                const struct echi_layer *layers, int count, int max_n, bool counts, struct echi_cpu_stack **out_stack,
-                                struct echi_stack_unit *units, size_t *out_bytes, struct ech_error *err);
+                                const struct echi_layer *layers, int count, int max_n, bool rest, bool counts,
+                                struct echi_cpu_stack **out_stack, struct echi_stack_unit *units, size_t *out_bytes, struct ech_error *err);
 extern const struct echi_stack_impl echi_cpu_part;
 
 /* Samples of group g of the step: the last group may have fewer than lanes. */

@@ -2,14 +2,16 @@
  * The vector type of the instruction set that a file isa_*.c is compiled for, and the names of its functions.
  * The Makefile compiles each isa_*.c once for each set, with -DECHI_ISA=base, avx2 or avx512, and
  * once as `fixed`: vectors of four floats whatever the machine has, so that every sum has the same terms in the same order. With
- * -DECHI_WIDE=avx512 (or avx2) vectors have four floats, too, or with -DECHI_FOURS=avx512x4 two, and isa_packed.c lends several columns
- * at a time to those sets' kernels. */
+ * -DECHI_WIDE=avx512 (or avx2) vectors have four floats, too, or with -DECHI_FOURS=avx512x4 two, or with -DECHI_EIGHTS eight, and
+ * isa_packed.c lends several columns at a time to those sets' kernels. */
 #ifndef ECHI_VEC_H
 #define ECHI_VEC_H
 #include "echi_cpu_kernels.h"
 
 #if defined(ECHI_FOURS)
 #define VEC_FLOATS 2
+#elif defined(ECHI_EIGHTS)
+#define VEC_FLOATS 8
 #elif defined(ECHI_FIXED) || defined(ECHI_WIDE)
 #define VEC_FLOATS 4
 #elif defined(__AVX512F__)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels for groups of four samples, or of two, where columns of a row lie side by side: a wide vector holds two, four or eight columns,
- * so that the wide kernels compute them, as one number of one sample each, to the bit. Columns that are left over, and those that do not
- * lie side by side, are computed a group at a time.
+ * Kernels for groups of eight samples, four or two, where columns of a row lie side by side: a wide vector holds two, four or eight of
+ * them, so that the wide kernels compute them, as one number of one sample each, to the bit. Columns that are left over, and those that do
+ * not lie side by side, are computed a group at a time.
  * Taps that fall outside a row read zeros from its margins. */
 #include "echi_vec.h"
 
@@ -10,7 +10,7 @@
 /* The widest first; what one leaves over is for the next. */
 static const struct echi_cpu_kernels *const wider[] = {
     &WIDE,
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && VEC_FLOATS < 8
     &echi_cpu_kernels_avx2,
 #endif
 #ifdef ECHI_FOURS

@@ -7,12 +7,15 @@
 #define TEXT2(isa) #isa
 #define TEXT(isa) TEXT2(isa)
 
-/* x4 and x2: no Winograd, since whoever would take it has no use for the table. */
 #ifdef ECHI_WIDE
 #define PACKED(name) ISA(packed_##name)
-#define WINOGRAD(name) NULL
 #else
 #define PACKED(name) ISA(name)
+#endif
+/* x4 and x2: no Winograd, since whoever would take it has no use for the table. */
+#if defined(ECHI_WIDE) && !defined(ECHI_EIGHTS)
+#define WINOGRAD(name) NULL
+#else
 #define WINOGRAD(name) ISA(name)
 #endif
 

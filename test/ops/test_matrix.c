@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 struct way { const char *name; const struct echi_cpu_kernels *k; enum echi_cpu_bf16 bf16; };
-enum { WAYS = 10 };
+enum { WAYS = 11 };
 
 /* Those that are here; returns how many. */
 static int ways(struct way out[WAYS]) {
@@ -21,6 +21,7 @@ static int ways(struct way out[WAYS]) {
     if (avx2) out[n++] = (struct way){"avx2x4", avx2->narrow, ECHI_CPU_BF16_NONE};
     if (avx2) out[n++] = (struct way){"avx2x2", avx2->narrow->narrow, ECHI_CPU_BF16_NONE};
     if (avx512) out[n++] = (struct way){"avx512", avx512, ECHI_CPU_BF16_NONE};
+    if (avx512) out[n++] = (struct way){"avx512x8", avx512->half, ECHI_CPU_BF16_NONE};
     if (avx512) out[n++] = (struct way){"avx512x4", avx512->narrow, ECHI_CPU_BF16_NONE};
     if (avx512) out[n++] = (struct way){"avx512x2", avx512->narrow->narrow, ECHI_CPU_BF16_NONE};
     if (echi_cpu_bf16() >= ECHI_CPU_BF16_DOT) out[n++] = (struct way){"bf16", avx512, ECHI_CPU_BF16_DOT};

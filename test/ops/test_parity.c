@@ -749,6 +749,22 @@ static void test_stages(void **state) {
     }
 }
 
+/* Where vectors of 16 would leave a third of their lanes empty, and no rest takes what is beyond full ones, they are of 8. */
+static void test_half_vectors(void **state) {
+    (void)state;
+    struct problem p;
+    problem_begin(&p, 32, 8, 8);
+    problem_window(&p, ECHI_OP_CONV2D, 32, 3, 3, 1, 1, 1, 1, true);
+    for (int n = 1; n <= 104 && echi_cpu_level() == ECHI_CPU_AVX512; n++) {
+        struct bench b;
+        const bool half = n <= 8 || (n > 16 && n <= 24) || (n > 32 && n <= 40) || (n > 48 && n <= 56) || (n > 64 && n <= 72) ||
+                          (n > 80 && n <= 88);
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, n));
+        if (half != (strstr(echi_stack_kernel(b.stack, 0), "avx512x8") != NULL)) fail_msg("n %d: %s", n, echi_stack_kernel(b.stack, 0));
+        bench_close(&b);
+    }
+}
+
 /* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. A few samples, of
  * which vectors of 16 would stay half empty, are computed in vectors of 8. */
 static void test_levels(void **state) {
@@ -763,7 +779,7 @@ static void test_levels(void **state) {
         for (enum echi_kernels kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_PLAIN; kernels++) {
             struct echi_stack *s = NULL;
             for (int n = 4; n <= 12; n++) {
-                const char *const named = level == ECHI_CPU_AVX512 && n <= 8 ? echi_cpu_level_name(ECHI_CPU_AVX2) : name;
+                const char *const named = level == ECHI_CPU_AVX512 && n <= 8 ? "avx512x8" : name;
                 assert_int_equal(echi_stack_create(device, kernels, p.layers, p.count, n, &s, NULL), ECH_OK);
                 for (int u = 0; u < echi_stack_units(s); u++) assert_non_null(strstr(echi_stack_kernel(s, u), named));
                 echi_stack_destroy(s);
@@ -991,7 +1007,7 @@ static void test_large_outputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_half_vectors), cmocka_unit_test(test_levels),
         cmocka_unit_test(test_many_classes),
         cmocka_unit_test(test_single_layers_exact),
         cmocka_unit_test(test_stacks_exact),
