@@ -324,7 +324,7 @@ ech_status echi_exec_add_rows(struct echi_exec *x, const struct echi_task *task,
     return ECH_OK;
 }
 
-/* The round's sum takes in the task's gradients: the first sets it, the others are added. */
+/* The round's sum takes in the task's gradients: the first sets it, the others are added. A head's first are computed there. */
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     struct echi_range range[ECHI_PARTS_MAX];
     if (task->only && task->grads.kind == ECHI_SLOT_NONE) return echi_exec_add_rows(x, task, task->state, task->first, err);
@@ -334,12 +334,7 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of
         return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     for (int i = 0; i < ranges && !task->first; i++)
         ECHI_TRY(echi_add(x->device, slot(x, task->state), slot(x, task->grads), range[i].at, range[i].count, err));
-    if (!task->first) return ECH_OK;
-    if (of_head)   /* a stack leaves its gradients in that very buffer */
-        memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + range[0].at,
-               (echi_real *)echi_buffer_host(slot(x, task->grads)) + range[0].at, range[0].count * sizeof(echi_real));
-    else
-        echi_exec_set_sum(x, task);
+    if (task->first) echi_exec_set_sum(x, task);
     return ECH_OK;
 }
 
@@ -482,7 +477,8 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], task->row_count[i], x->head_who + n);
         n += task->row_count[i];
     }
-    struct echi_buffer *weights = slot(x, task->weights), *grads = slot(x, task->grads);
+    const bool sets_sum = task->state.kind != ECHI_SLOT_NONE && task->first;
+    struct echi_buffer *weights = slot(x, task->weights), *grads = slot(x, sets_sum ? task->state : task->grads);
     ECHI_TRY(echi_stack_input(x->head, (int)n, x->head_rows, err));
     ECHI_TRY(echi_exec_train(x, x->head, x->head_who, n, task->divisor, err));
     const int units = echi_stack_units(x->head);
@@ -505,9 +501,10 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         result->correct[i] = (uint32_t)((uint64_t)correct * n / task->samples) - given;
         given += result->correct[i];
     }
-    if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
-    if (task->weights_out.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again: answered, not trained */
+    if (task->state.kind == ECHI_SLOT_NONE && task->weights_out.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again */
     echi_lane_rows(x->lane, task, result);
+    if (sets_sum) return ECH_OK;
+    if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
     return echi_exec_apply(x, task, slot(x, task->grads), true, err);
 }
 

@@ -154,6 +154,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         }
         result->loss[i] = echi_exec_sane_loss(result->loss[i], n);
     }
+    if (task->state.kind != ECHI_SLOT_NONE) echi_lane_rows(x->lane, task, result);
     return ECH_OK;
 }
 

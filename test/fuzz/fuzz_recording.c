@@ -281,7 +281,7 @@ static void compute(const struct echi_task *t) {
     const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD;
     for (e.layer = a.setup.cut - 1; layered && e.layer >= 0; e.layer--) tell((enum echi_role)t->role, &e);
     e.layer = 0;
-    if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) tell((enum echi_role)t->role, &e);
+    if (t->kind == ECHI_TASK_HEAD && (t->weights_out.kind || t->state.kind)) tell((enum echi_role)t->role, &e);
     e.type = ECHI_EVENT_COMPUTED;
     tell((enum echi_role)t->role, &e);
 }

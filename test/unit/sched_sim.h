@@ -645,6 +645,9 @@ static bool takes_first(const struct sim *s, const struct echi_task *t) {
 /* Of a worker's weights the words in front of those that its task may not read yet. */
 static int cut_to(const struct sim *s, const struct echi_task *t) { return (t->until > 0 ? t->until : cut_of(s)) * WORDS; }
 
+/* Else its rows have come again, and are answered alone. */
+static bool head_trains(const struct echi_task *t) { return t->weights_out.kind || t->state.kind; }
+
 static bool in_place(const struct echi_task *t) {
     return t->kind == ECHI_TASK_APPLY && t->weights.kind == t->weights_out.kind && t->weights.index == t->weights_out.index;
 }
@@ -706,12 +709,12 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
             writes(s, node, t->weights_out, head);
             writes(s, node, head_momentum, head);
         }
-        if (!begins && t->weights_out.kind) break;   /* the rows were let go when their gradients were there */
+        if (t->state.kind) writes(s, node, t->state, head);
+        if (!begins && head_trains(t)) break;   /* the rows were let go when their gradients were there */
         for (int i = 0; i < t->n_rows; i++) {
             reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, one);
             writes(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]}, one);
         }
-        if (t->state.kind) writes(s, node, t->state, head);
         break;
     case ECHI_TASK_HEAD_APPLY:
         reads(s, node, t->weights, head);
@@ -1532,7 +1535,7 @@ static void run_task(struct sim *s, struct work *w) {
     }
     case ECHI_TASK_HEAD:
         if (t->weights_out.kind) run_apply(s, w, true);
-        else run_head(s, w);
+        else if (!head_trains(t)) run_head(s, w);
         break;
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
@@ -1591,7 +1594,7 @@ static void run_task(struct sim *s, struct work *w) {
     if (t->kind != ECHI_TASK_HEAD || t->weights_out.kind) watch_ends(s, w);
 }
 
-/* A head with an update of its own to make lets its rows go first. */
+/* A head that has an update or a sum to make lets its rows go first. */
 static void answer_rows(struct sim *s, int at) {
     struct work *w = &s->work[at];
     run_head(s, w);
@@ -1613,7 +1616,7 @@ static void work_on(struct sim *s, int at) {
     it->kind = w->task.kind;
     it->lease = w->task.lease.id;
     it->layer = (uint32_t)w->layer;
-    if (w->task.kind == ECHI_TASK_HEAD && w->task.weights_out.kind && w->layer > 0) return answer_rows(s, at);
+    if (w->task.kind == ECHI_TASK_HEAD && head_trains(&w->task) && w->layer > 0) return answer_rows(s, at);
     const bool layered = w->task.kind == ECHI_TASK_STEP || w->task.kind == ECHI_TASK_BACKWARD;
     int first, end;
     layers_of(s, &w->task, &first, &end);

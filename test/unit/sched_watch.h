@@ -516,7 +516,7 @@ static void watch_step(struct sim *s, const struct work *w) {
 static void watch_rows(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
     struct headed *headed = headed_at(s, w->node);
-    const bool trained = t->weights_out.kind || t->state.kind;
+    const bool trained = head_trains(t);
     uint32_t samples = 0;
     for (int i = 0; i < t->n_rows; i++) {
         const uint32_t *rows = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS, t->rows[i])->word;

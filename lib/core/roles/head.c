@@ -2,8 +2,8 @@
  * The head: owns the layers after the cut and computes them on the rows that workers send (Stanza: Wu et al., arXiv 1812.10624;
  * PROTOCOL.md, "Sources").
  * A batch of rows is trained in one visit, so the head's gradient is never stale; rows of several waiting workers merge
- * into one product. Activation gradients leave before the head's own update. Where no round is waited for, both are one task:
- * its GRADIENT event says that the rows' gradients may leave, and what is left of it is the update.
+ * into one product. Activation gradients leave before the head's own update: the GRADIENT event of a visit says that they may, and what is
+ * left of it is the update or, where rounds are waited for, the round's sum.
  *
  * A shadow (PROTOCOL.md, "The head's shadow") is a head that workers send a copy of all rows to. It trains them in the order in which they
  * come, and answers none, until the head is lost: then it is asked like any head. Rows that it has trained come again, and are answered. */
@@ -109,6 +109,15 @@ static bool may_take(const struct echi_head *h, uint16_t rank) {
     return !h->answering[rank] && !(h->policy->rounds && h->lease[rank].round > h->version);
 }
 
+static void take_into_round(struct echi_head *h, const struct echi_task *t) {
+    if (h->round_in == 0 || echi_lease_before(&t->lease, &h->round_place)) h->round_place = t->lease;
+    h->round_in += t->samples;
+    h->apply_divisor = t->divisor;
+}
+
+/* Of the round that is computed, or to be applied. */
+static bool all_taken(const struct echi_head *h) { return h->round_in > 0 && h->round_in == h->apply_divisor; }
+
 /* Merges waiting rows, the first of the queue first. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
@@ -145,6 +154,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     }
     h->queued = kept;
     h->busy = 1;
+    if (h->policy->rounds) take_into_round(h, t);
 }
 
 static void pump(struct echi_head *h, struct echi_actions *out) {
@@ -198,12 +208,8 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
         h->round_in = 0;
         return;
     }
-    answer(h, e, out);
-    if (t->state.kind == ECHI_SLOT_NONE) return;   /* rows that came again */
-    if (h->round_in == 0 || echi_lease_before(&t->lease, &h->round_place)) h->round_place = t->lease;
-    h->round_in += t->samples;
-    h->apply_divisor = t->divisor;
-    h->apply_due = h->round_in == t->divisor;
+    if (t->state.kind == ECHI_SLOT_NONE) return answer(h, e, out);   /* rows that came again */
+    h->apply_due = all_taken(h);
 }
 
 /* The next round's rows may come before this one's update is done; at a shadow, for whose updates nobody waited, those of any to come: a
@@ -212,7 +218,7 @@ static bool of_this_round(const struct echi_head *h, const struct echi_lease *le
     const bool again = lease->again || rows == ECHI_ROWS_AGAIN;
     if (h->shadow && lease->round >= h->version) return true;
     if (!h->policy->rounds || (again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
-    if (h->apply_due) return lease->round == h->version + 1;
+    if (all_taken(h)) return lease->round == h->version + 1;
     return lease->round == h->version && (h->round_in == 0 || lease->round_size == h->apply_divisor);
 }
 

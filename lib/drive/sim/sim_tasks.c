@@ -166,12 +166,11 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_HEAD: {
         const double rows = echi_times_head(&s->times, t->samples);
-        if (t->weights_out.kind != ECHI_SLOT_NONE) {
-            const double all = rows + p->apply * parameters(s, rank, true);
-            *part = rows / all;
-            return all;
-        }
-        return rows + (t->state.kind != ECHI_SLOT_NONE ? p->add * parameters(s, rank, true) : 0);
+        if (t->weights_out.kind == ECHI_SLOT_NONE && t->state.kind == ECHI_SLOT_NONE) return rows;
+        const double each = t->weights_out.kind != ECHI_SLOT_NONE ? p->apply : t->first ? 0 : p->add;
+        const double all = rows + each * parameters(s, rank, true);
+        *part = rows / all;
+        return all;
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
     case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
