@@ -30,8 +30,8 @@ static bool crosses(const struct echi_exec *x, enum echi_slot_kind kind, int ind
     switch (kind) {
     case ECHI_SLOT_OWNER_WEIGHTS: return borrows_weights(x, &x->setup->plan) && index < 2 + x->setup->plan.flights && !echi_exec_coded(x);
     case ECHI_SLOT_OWNER_SUM: return borrows_weights(x, &x->setup->plan) && !echi_exec_coded(x);   /* it becomes the worker's gradients */
-    case ECHI_SLOT_WORKER_WEIGHTS: case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_HEAD_WEIGHTS: case ECHI_SLOT_HEAD_GRADS: case ECHI_SLOT_HEAD_SUM:
-        return true;
+    case ECHI_SLOT_WORKER_WEIGHTS: case ECHI_SLOT_WORKER_GRADS: return true;
+    case ECHI_SLOT_HEAD_WEIGHTS: case ECHI_SLOT_HEAD_GRADS: case ECHI_SLOT_HEAD_SUM: return true;
     case ECHI_SLOT_LOCAL_WEIGHTS: case ECHI_SLOT_COORD_PARAMS: return index == 0;   /* the worker's own; those that an evaluation takes */
     default: return false;
     }

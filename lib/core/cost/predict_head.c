@@ -71,7 +71,8 @@ static void visit(struct echi_play *p, int which) {
     const double adding = h->in > 0 ? echi_play_adding(p, h->rank, p->head_params) : 0;   /* the first rows' gradients are the sum */
     const double all = takes + (rounds ? adding : update);
     h->busy = true;
-    echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD, .part = all > takes ? takes / all : 0,
+    echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
+                                                            .part = all > takes ? takes / all : 0,
                                                             .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, which})});
 }
 
