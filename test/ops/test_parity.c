@@ -740,7 +740,7 @@ static void test_stages(void **state) {
         problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 150, 160), kernel, kernel, stride, stride, pad, pad, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         const bool tiles = long_map || kernel == 5;   /* more than cpu_late.c takes, even of one group */
-        const int n = tiles ? random_from(&r, 1, 6) : random_from(&r, 29, 32);   /* two vectors of 16, or four of 8 */
+        const int n = !tiles ? random_from(&r, 29, 32) : test_few() ? 1 : random_from(&r, 1, 6);   /* two vectors of 16, or four of 8 */
         struct bench b;
         assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, n));
         if (!strstr(echi_stack_kernel(b.stack, 0), "by stages")) fail_msg("%s, n %d: %s", p.text, n, echi_stack_kernel(b.stack, 0));
