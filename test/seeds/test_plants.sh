@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The seeded runs can fail: every planted bug is seen by the invariant that it breaks, within its number of seeds. Under sanitizers
-# one of them, the canary. And what is no bug is not taken for a seen one.
+# The seeded runs can fail: every planted bug fits the source, and is seen by the invariant that it breaks, within its number of seeds: each
+# of a TEST_PART-th whose turn it is (test/part.h); under sanitizers one, the canary. And what is no bug is not taken for a seen one.
 # make check only: it builds and runs a program for each plant.
 set -eu
 cd "$(dirname "$0")/../.."
 if [ -n "${SAN:-}" ]; then
     bash test/seeds/plants.sh staleness_one_more
 else
-    bash test/seeds/plants.sh
+    source test/seeds/plant.sh
+    all=(test/seeds/plants/*.plant) turn=() part=${TEST_PART:-1}
+    for each in "${all[@]}"; do plant "$each" lib/core; done
+    for ((i = ${TEST_TURN:-0} % part; i < ${#all[@]}; i += part)); do turn+=("${all[i]##*/}"); done
+    bash test/seeds/plants.sh "${turn[@]}"
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-plants.XXXXXX")
