@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One node of a BSP run on generated images, for sync.sh: any built-in model, also one that no data set has images for.
+ * One node of a BSP run on generated images, for sync.sh and others: any built-in model, or one in a file, also one that no data set has
+ * images for.
  *
  *     bench_sync MODEL STEPS [--OPTION VALUE]...
  *
  * Rank, world and coordinator come from the environment, as tools/testbed sets them. Rank 0 prints a name and a value a line:
  *     images_per_second, step_seconds   of all STEPS steps, by the report's clock
  *     processor_seconds                 of this process a step, all its threads; 0 when the run was shorter than two progress calls
- *     link_bytes                        a step, in the busiest direction of the busiest link, by the plan
+ *     link_bytes                        a step, in the busiest direction of the busiest link, by the plan; 0 where layers are separated
+ *     predicted                         images a second, by the plan
+ *     head                              its rank, -1: none
  *     batches                           samples a step of each rank, by the plan */
 #include "echi_model.h"
 #include "echi_random.h"
@@ -82,7 +85,8 @@ static void print_run(const struct ech_report *report, const ech_model *model, c
     printf("images_per_second %.4f\n", report->images_per_second);
     printf("step_seconds %.5f\n", report->seconds / (double)report->steps);
     printf("processor_seconds %.5f\n", steps ? (use->last - use->first) / (double)steps : 0);
-    printf("link_bytes %.0f\nbatches ", link_bytes(report, model));
+    printf("link_bytes %.0f\n", report->head < 0 ? link_bytes(report, model) : 0);
+    printf("predicted %.4f\nhead %d\nbatches ", report->predicted_images_per_second, report->head);
     for (int rank = 0; rank < report->world; rank++) printf("%s%d", rank ? "," : "", report->batch[rank]);
     printf("\n");
 }
