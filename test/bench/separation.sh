@@ -46,13 +46,13 @@ train() {   # train WAY STEPS: an Echelon run
     shadowed) options+=(--separate on --shadow 1) ;;
     planned) options+=(--separate auto) ;;
     sharded) options=(--separate off --shares equal --exchange server --shards "$hosts") ;;
-    dedicated) options=(--separate off --exchange server --shards 0 --shares "$(dedicated)") ;;
+    dedicated) options=(--separate off --exchange server --shards 1 --shares "$(dedicated)") ;;
     ring) options=(--separate off --shares equal --exchange ring) ;;
     esac
     run "$way" batches "$node" "$model" "$2" --sync bsp --batch $((batch * hosts)) --threads 1 --lr 0.001 --momentum 0.9 --weight-decay 0 \
         --join-timeout 300 --insecure 1 "${options[@]}"
 }
-# Rank 0 owns all and trains nothing; the others share the batch.
+# Rank 0 trains nothing, so that the only owner is placed there; the others share the batch.
 dedicated() { awk -v n="$hosts" -v b=$((batch * hosts)) 'BEGIN { s = 0; for (i = 1; i < n; i++) { k = int((b - left) / (n - i)); left += k
     s = s "," k }; print s }'; }
 torch() {   # torch STEPS
