@@ -90,7 +90,7 @@ measure() {   # measure NET RATE, on the hosts that are up
         # shellcheck disable=SC2086
         i=$(median ${rates[$way]})
         title "$net" "$link" "$way" "$(printf '%.2f' "$i")" "$(spread ${rates[$way]})" \
-            "$([ -z "${predicted[$way]:-}" ] || ratio "${predicted[$way]}" "$i")" "$(ratio "$base" "$i")" \
+            "$([ -z "${predicted[$way]:-}" ] || ratio "${predicted[$way]}" "$i")" "$([ "$base" = 0 ] || ratio "$base" "$i")" \
             "${shared[$way]:+samples ${shared[$way]}}$([ "${heads[$way]:--1}" -lt 0 ] || echo ", head ${heads[$way]}")"
     done
 }
