@@ -164,6 +164,11 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
  * it takes gets its share of the gradient; the shares of an output that several units take are added up, the last unit's first. */
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
+/* As with need_input_grad, but gradients of parameters may be left for later: whoever waits for that of the stack's input has it the
+ * sooner. They are there after echi_stack_backward_params for each unit, in any order, in the same step: the same bits. */
+ech_status echi_stack_backward_inputs(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                                      struct ech_error *err);
+ech_status echi_stack_backward_params(struct echi_stack *stack, int unit, struct echi_buffer *grads, struct ech_error *err);
 /* The gradients of units that have gone backward may still be on their way from the device, while it computes the next unit's. Waits until
  * those of `unit`, and of all units behind it, lie in the `grads` that they were given; before the next input. On the host they do at
  * once. */

@@ -30,6 +30,10 @@ struct echi_stack_impl {
     void (*loss)(void *state, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct);
     void (*output_grad)(void *state, const echi_real *rows);
     void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
+    /* The same in two halves, the second of all units behind the first of all: what others take, and what is left. No entries: the first is
+     * all, with need_input_grad. */
+    void (*backward_inputs)(void *state, int unit, const echi_real *params, echi_real *grads);
+    void (*backward_params)(void *state, int unit, echi_real *grads);
     /* Are the gradients of a unit that has gone backward there? With `waits` they are, on return. No entry: at once. */
     bool (*grads)(void *state, int unit, bool waits);
     void (*input_grad)(void *state, echi_real *rows);

@@ -376,8 +376,8 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
     return ECH_OK;
 }
 
-ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
-                               bool need_input_grad, struct ech_error *err) {
+static ech_status need_backward(const struct echi_stack *stack, int unit, const struct echi_buffer *params,
+                                const struct echi_buffer *grads, struct ech_error *err) {
     ECHI_TRY(need_output(stack, "stack.backward", err));
     ECHI_TRY(need_unit(stack, "stack.backward", unit, err));
     ECHI_TRY(need_floats(stack, "stack.backward", params, "params", err));
@@ -393,12 +393,40 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
         return echi_fail(err, ECH_E_ARGUMENT, "stack.backward",
                          "unit %d has no gradient to start from; call echi_stack_backward of unit %d with need_input_grad", unit,
                          stack->owed[unit + 1] - 1);
+    return ECH_OK;
+}
+
+ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                               bool need_input_grad, struct ech_error *err) {
+    ECHI_TRY(need_backward(stack, unit, params, grads, err));
     stack->impl->backward(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads), need_input_grad);
     ECHI_TRY(trouble(stack, err));
     stack->backward_next--;
     stack->summed = false;
     if (!need_input_grad) stack->owed[stack->reads[unit].from] = stack->owed[stack->reads[unit].also] = unit + 1;
     return ECH_OK;
+}
+
+ech_status echi_stack_backward_inputs(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                                      struct ech_error *err) {
+    if (!stack || !stack->impl->backward_inputs) return echi_stack_backward(stack, unit, params, grads, true, err);
+    ECHI_TRY(need_backward(stack, unit, params, grads, err));
+    stack->impl->backward_inputs(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads));
+    ECHI_TRY(trouble(stack, err));
+    stack->backward_next--;
+    stack->summed = false;
+    return ECH_OK;
+}
+
+ech_status echi_stack_backward_params(struct echi_stack *stack, int unit, struct echi_buffer *grads, struct ech_error *err) {
+    ECHI_TRY(need_output(stack, "stack.backward_params", err));
+    ECHI_TRY(need_unit(stack, "stack.backward_params", unit, err));
+    ECHI_TRY(need_floats(stack, "stack.backward_params", grads, "grads", err));
+    if (stack->backward_next != -1)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.backward_params",
+                         "%d units have not gone backward yet; call echi_stack_backward_inputs first", stack->backward_next + 1);
+    if (stack->impl->backward_params) stack->impl->backward_params(stack->state, unit, echi_buffer_host(grads));
+    return trouble(stack, err);
 }
 
 ech_status echi_stack_grads(struct echi_stack *stack, int unit, struct ech_error *err) {

@@ -486,8 +486,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     double loss = 0;
     int correct = 0;
     ECHI_TRY(echi_stack_loss(x->head, x->head_labels, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
-    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
-    ECHI_TRY(echi_stack_grads(x->head, 0, err));
+    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_inputs(x->head, u, weights, grads, err));
     ECHI_TRY(echi_stack_input_grad(x->head, x->head_rows_grad, err));
     loss = echi_exec_sane_loss(loss, n);
     n = 0;
@@ -503,6 +502,8 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     }
     if (task->state.kind == ECHI_SLOT_NONE && task->weights_out.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again */
     echi_lane_rows(x->lane, task, result);
+    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_params(x->head, u, grads, err));
+    ECHI_TRY(echi_stack_grads(x->head, 0, err));
     if (sets_sum) return ECH_OK;
     if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
     return echi_exec_apply(x, task, slot(x, task->grads), true, err);

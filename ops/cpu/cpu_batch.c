@@ -164,6 +164,19 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     echi_cpu_part.backward(b->rest, unit, params, grads, need_input_grad);
 }
 
+static void backward_inputs(void *state, int unit, const float *params, float *grads) {
+    struct batch *b = state;
+    b->whole->leaves_sums = is_cut(b);
+    if (has_whole(b)) echi_cpu_part.backward_inputs(b->whole, unit, params, grads);
+    if (!is_cut(b)) return;
+    b->rest->whole = has_whole(b) ? b->whole : NULL;
+    echi_cpu_part.backward_inputs(b->rest, unit, params, grads);
+}
+static void backward_params(void *state, int unit, float *grads) {
+    struct batch *b = state;
+    echi_cpu_part.backward_params(is_cut(b) ? b->rest : b->whole, unit, grads);   /* the rest computes those of all */
+}
+
 static void input_grad(void *state, float *rows) {
     struct batch *b = state;
     if (has_whole(b)) echi_cpu_part.input_grad(b->whole, rows);
@@ -202,8 +215,9 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
         .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .block = block, .input = input,  \
-        .train = train, .forward = forward, .output = output, .loss = loss, .output_grad = output_grad, .backward = backward,          \
-        .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take                                        \
+        .train = train, .forward = forward, .output = output, .loss = loss, .output_grad = output_grad,                  \
+        .backward = backward, .backward_inputs = backward_inputs, .backward_params = backward_params,                    \
+        .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take                                         \
     }
 CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)
 CREATE(create_close, echi_kernels(device), 2, ECHI_CPU_BF16_NONE)

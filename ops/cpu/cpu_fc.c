@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* An item is a range of outputs and one of inputs, the k-th of `cuts`: one for each thread, since each packs the other side for itself. */
-struct fc { int unit, cuts; const float *params; float *grads; bool need_input_grad; };
+struct fc { int unit, cuts; const float *params; float *grads; bool need_input_grad, weights; };
 
 static struct echi_cpu_range outputs_of(const struct echi_layer *l, const struct fc *f, int k) {
     return echi_cpu_cut(l->out.c, ECHI_CPU_STEP, k, f->cuts);
@@ -111,7 +111,7 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
     const float *dz = before_relu_at(s, f);
     for (int k = begin; k < end; k++) {
         const struct echi_cpu_range o = outputs_of(l, f, k), i = echi_cpu_cut(in, ECHI_CPU_STEP, k, f->cuts);
-        if (o.begin < o.end && !s->leaves_sums) weights_grad(s, f, o, place);
+        if (o.begin < o.end && f->weights && !s->leaves_sums) weights_grad(s, f, o, place);
         if (f->need_input_grad && i.begin < i.end)
             echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + i.begin, 1, in, i.end - i.begin, l->out.c},
                                                             .b = {dz, 1, across, across, l->out.c}, .columns = s->n,
@@ -121,13 +121,25 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
     }
 }
 
+static double products_of(const struct echi_cpu_stack *s, const struct echi_layer *l) {
+    return (double)l->out.c * (double)echi_shape_size(l->in) * s->groups;
+}
+
+/* Is the gradient before ReLU still there at the end of the step? Not in the scratch that all units share. */
+static bool stays(const struct echi_cpu_stack *s, const struct fc *f) { return before_relu_at(s, f) != s->dz; }
+
+void echi_cpu_fc_params(struct echi_cpu_stack *s, int unit, float *grads) {
+    const struct fc f = {.unit = unit, .cuts = s->threads, .grads = grads, .weights = true};
+    if (stays(s, &f)) echi_cpu_share_out(s, f.cuts, products_of(s, s->units[unit].layer) / f.cuts, backward, &f);
+}
+
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct fc f = {unit, s->threads, params, grads, need_input_grad};
-    const double products = (double)l->out.c * (double)echi_shape_size(l->in) * s->groups;
+    struct fc f = {unit, s->threads, params, grads, need_input_grad, true};
+    f.weights = !(s->postpones && stays(s, &f));
     echi_cpu_share_out(s, f.cuts, 4.0 * s->groups * l->out.c / f.cuts, before_relu, &f);
-    echi_cpu_share_out(s, f.cuts, (need_input_grad ? 2.0 : 1.0) * products / f.cuts, backward, &f);
+    echi_cpu_share_out(s, f.cuts, (f.need_input_grad + f.weights) * products_of(s, l) / f.cuts, backward, &f);
     if (u->copies && need_input_grad)
         echi_cpu_copy(s, s->boundaries[u->from].shape, input_grad_of(s, u), echi_cpu_share(s, u->from));
 }

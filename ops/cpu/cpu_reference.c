@@ -23,7 +23,7 @@ static void backward(struct echi_cpu_stack *s, int unit, const float *params, fl
     if (need_input_grad) echi_cpu_rows_in(s, u->from, echi_cpu_share(s, u->from), rows.in_grad);
 }
 
-static const struct echi_cpu_op by_reference = {"reference", forward, backward};
+static const struct echi_cpu_op by_reference = {"reference", forward, backward, NULL};
 
 ech_status echi_cpu_reference_create(struct echi_cpu_stack *s, struct echi_cpu_unit *u, int max_n, struct echi_stack_unit *told,
                                      struct ech_error *err) {

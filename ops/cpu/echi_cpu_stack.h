@@ -31,6 +31,7 @@ struct echi_cpu_op {
     const char *name;
     void (*forward)(struct echi_cpu_stack *s, int unit, const float *params);
     void (*backward)(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+    void (*params)(struct echi_cpu_stack *s, int unit, float *grads);   /* what a backward that postpones leaves; NULL: nothing */
 };
 
 struct echi_cpu_unit {
@@ -90,6 +91,7 @@ struct echi_cpu_stack {
     /* Of a batch in two parts, see cpu_batch.c. The first, `whole` of the second, leaves weights' gradients to it: of convolutions the
      * sums, with which the second goes on; of fully connected layers both factors. The second adds its other gradients to the first's. */
     bool leaves_sums;
+    bool postpones;                      /* a backward leaves gradients of parameters that can be computed at the end of the step */
     const struct echi_cpu_stack *whole;
     float share_of_round;
     struct echi_team *team;              /* the device's threads; NULL: one */
@@ -256,6 +258,7 @@ void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *para
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_fc_params(struct echi_cpu_stack *s, int unit, float *grads);
 void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit, const float *params);

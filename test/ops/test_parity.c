@@ -144,7 +144,14 @@ static void bench_close(struct bench *b) {
 
 enum ending { WITH_LOSS, WITH_OUTPUT_GRAD };
 
-struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint16_t *labels; bool trains; };
+struct step {
+    int n;
+    enum ending ending;
+    bool input_grad;
+    const float *params, *in, *dout;
+    const uint16_t *labels;
+    bool trains, by_halves;   /* by_halves: with the input's gradient, and then that of parameters */
+};
 
 static void bench_step(struct bench *b, const struct step *step) {
     const struct problem *p = b->p;
@@ -177,8 +184,13 @@ static void bench_step(struct bench *b, const struct step *step) {
         assert_int_equal(echi_stack_output_grad(b->stack, guarded_floats(b->dout), &err), ECH_OK);
         memset(guarded_floats(b->dout), 0x7f, out * sizeof(float));
     }
-    for (int u = echi_stack_units(b->stack) - 1; u >= 0; u--)
-        assert_int_equal(echi_stack_backward(b->stack, u, b->params_buffer, b->grads_buffer, u > 0 || step->input_grad, &err), ECH_OK);
+    for (int u = echi_stack_units(b->stack) - 1; u >= 0; u--) {
+        if (step->by_halves) assert_int_equal(echi_stack_backward_inputs(b->stack, u, b->params_buffer, b->grads_buffer, &err), ECH_OK);
+        else
+            assert_int_equal(echi_stack_backward(b->stack, u, b->params_buffer, b->grads_buffer, u > 0 || step->input_grad, &err), ECH_OK);
+    }
+    for (int u = echi_stack_units(b->stack) - 1; u >= 0 && step->by_halves; u--)
+        assert_int_equal(echi_stack_backward_params(b->stack, u, b->grads_buffer, &err), ECH_OK);
     assert_int_equal(echi_stack_grads(b->stack, 0, &err), ECH_OK);
     if (step->input_grad) assert_int_equal(echi_stack_input_grad(b->stack, guarded_floats(b->din), &err), ECH_OK);
     if (memcmp(guarded_floats(b->params), step->params, p->params * sizeof(float)) != 0) fail_msg("%s: changed the parameters", p->text);
@@ -245,7 +257,7 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
     float largest = 1, *zeros = calloc(out, sizeof *zeros);
     uint16_t *labels = calloc((size_t)n, sizeof *labels);
     const struct echi_layer *last = &p->layers[p->count - 1];
-    struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels, false};
+    struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels, false, false};
     assert_true(bench_open(&b, p, &reference, n));
     bench_step(&b, &step);
     for (size_t i = 0; i < out; i++) largest = fmaxf(largest, fabsf(guarded_floats(b.out)[i]));
@@ -264,6 +276,19 @@ static bool is_coarse(const struct echi_stack *stack) {
         coarse = coarse || strstr(kernel, "F(4x4)") || strstr(kernel, "5x5") || strstr(kernel, "batchnorm");
     }
     return coarse;
+}
+
+/* The step once more, its backward in two halves: the same bits. */
+static void check_halves(struct bench *b, struct step step) {
+    const size_t grads = b->p->params * sizeof(float), din = (size_t)step.n * in_size(b->p) * sizeof(float);
+    float *const at_once = malloc(grads + din), *const at_once_din = at_once + b->p->params;
+    memcpy(at_once, guarded_floats(b->grads), grads);
+    memcpy(at_once_din, guarded_floats(b->din), din);
+    step.by_halves = true;
+    bench_step(b, &step);
+    if (memcmp(at_once, guarded_floats(b->grads), grads) != 0 || memcmp(at_once_din, guarded_floats(b->din), din) != 0)
+        fail_msg("%s, n %d, %s: other bits by halves", b->p->text, step.n, echi_stack_kernel(b->stack, 0));
+    free(at_once);
 }
 
 /* Two steps on each implementation's one stack, the larger first, so that what the first leaves behind must not show. */
@@ -287,7 +312,7 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
             dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
         for (size_t i = 0; i < rows; i++) labels[i] = (uint16_t)echi_random_below(r, (uint32_t)out_size(p));
         if (ending == WITH_LOSS) tame_outputs(p, n, params, in);
-        struct step step = {n, ending, input_grad, params, in, dout, labels, echi_random_below(r, 3) != 0};
+        struct step step = {n, ending, input_grad, params, in, dout, labels, echi_random_below(r, 3) != 0, false};
         bench_step(&wanted, &step);
         check_all_set(&wanted);
         for (size_t k = 0; k < CANDIDATES; k++) {
@@ -296,6 +321,7 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
             const bool coarse = is_coarse(got[k].stack);
             if (coarse && numbers != REALS) continue;   /* a sum that is exactly 0 would not be, and a ReLU turn */
             compare_step(&got[k], &wanted, &step, coarse ? COARSE_TOLERANCE : numbers == INTEGERS ? 0 : REAL_TOLERANCE);
+            if (input_grad && round > 0) check_halves(&got[k], step);
         }
     }
     bench_close(&wanted);
@@ -607,7 +633,7 @@ static void test_tanh(void **state) {
     for (size_t k = 0; k < CANDIDATES; k++) {
         struct bench b;
         if (!bench_open(&b, &p, &candidates[k], 1)) continue;
-        struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint16_t[]){0}, false};
+        struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint16_t[]){0}, false, false};
         bench_step(&b, &step);
         for (int i = 0; i < 997; i++) {
             const double wanted = tanh((double)in[i]), got = (double)guarded_floats(b.out)[i];
@@ -655,13 +681,13 @@ static void test_places_in_a_batch(void **state) {
         for (size_t k = 0; k < CANDIDATES; k++) {
             struct bench all, some;
             if (candidates[k].impl->far || !bench_open(&all, &p, &candidates[k], MOST)) continue;
-            bench_step(&all, &(struct step){MOST - 2, WITH_OUTPUT_GRAD, true, params, rows, dout, labels, false});
+            bench_step(&all, &(struct step){MOST - 2, WITH_OUTPUT_GRAD, true, params, rows, dout, labels, false, false});
             assert_true(bench_open(&some, &p, &candidates[k], MOST));
             for (int round = 0; round < ROUNDS; round++) {
                 const int n = random_from(&r, 1, MOST - 2), from = random_from(&r, 0, MOST - 2 - n);
                 memcpy(x, rows + (size_t)from * in, (size_t)n * in * sizeof *x);
                 memcpy(dy, dout + (size_t)from * out, (size_t)n * out * sizeof *dy);
-                bench_step(&some, &(struct step){n, WITH_OUTPUT_GRAD, true, params, x, dy, labels, false});
+                bench_step(&some, &(struct step){n, WITH_OUTPUT_GRAD, true, params, x, dy, labels, false, false});
                 if (memcmp(guarded_floats(some.out), guarded_floats(all.out) + (size_t)from * out, (size_t)n * out * sizeof(float)) != 0)
                     fail_msg("%s, %s: outputs of samples %d to %d are others alone", p.text, candidates[k].impl->name, from, from + n - 1);
                 if (memcmp(guarded_floats(some.din), guarded_floats(all.din) + (size_t)from * in, (size_t)n * in * sizeof(float)) != 0)
@@ -888,7 +914,7 @@ static void test_bf16_convolutions(void **state) {
         for (size_t i = 0; i < ins; i++) x[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.3);
         for (size_t i = 0; i < outs; i++) dout[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.2);
         uint16_t *labels = calloc(rows, sizeof *labels);
-        struct step step = {n, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, params, x, dout, labels, false};
+        struct step step = {n, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, params, x, dout, labels, false, false};
         struct bench got[3] = {{0}}, wanted;
         bool here[3];
         for (size_t k = 0; k < 3; k++) {
@@ -946,7 +972,7 @@ static void test_nan_is_seen(void **state) {
         for (size_t i = 0; i < p.params; i++) params[i] = small_integer(&r, 2, 0.5);
         for (size_t i = 0; i < rows * in_size(&p); i++) in[i] = small_integer(&r, 2, 0.5);
         in[at] = NAN;
-        struct step step = {n, WITH_LOSS, true, params, in, dout, labels, false};
+        struct step step = {n, WITH_LOSS, true, params, in, dout, labels, false, false};
         struct bench wanted, got;
         for (size_t k = 0; k < CANDIDATES; k++) {
             if (!bench_open(&got, &p, &candidates[k], n)) continue;
@@ -990,7 +1016,7 @@ static void test_large_outputs(void **state) {
             for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
             struct bench b;
             if (!bench_open(&b, &p, k < CANDIDATES ? &candidates[k] : &reference, 3)) continue;
-            struct step step = {3, WITH_LOSS, true, params, in, dout, labels, false};
+            struct step step = {3, WITH_LOSS, true, params, in, dout, labels, false, false};
             bench_step(&b, &step);
             double wanted = 0;
             for (int s = 0; s < 3; s++) {

@@ -66,13 +66,14 @@ static void visit(struct echi_play *p, int which) {
         h->busy = true;
         return echi_play_compute(p, h->rank, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, which});
     }
-    const double takes = echi_times_head(&p->times[h->rank], take_rows(p, h));
+    const uint32_t rows_taken = take_rows(p, h);
     if (h->n_visiting == 0) return;
+    const double takes = echi_times_head(&p->times[h->rank], rows_taken);
     const double adding = h->in > 0 ? echi_play_adding(p, h->rank, p->head_params) : 0;   /* the first rows' gradients are the sum */
     const double all = takes + (rounds ? adding : update);
     h->busy = true;
     echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
-                                                            .part = all > takes ? takes / all : 0,
+                                                            .part = echi_times_answer(&p->times[h->rank], rows_taken) / all,
                                                             .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, which})});
 }
 

@@ -169,7 +169,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         if (t->weights_out.kind == ECHI_SLOT_NONE && t->state.kind == ECHI_SLOT_NONE) return rows;
         const double each = t->weights_out.kind != ECHI_SLOT_NONE ? p->apply : t->first ? 0 : p->add;
         const double all = rows + each * parameters(s, rank, true);
-        *part = rows / all;
+        *part = echi_times_answer(&s->times, t->samples) / all;
         return all;
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
