@@ -284,6 +284,11 @@ struct ech_config {
     /* 1: where layers are separated, a second node trains them as well, on a copy of all activations that workers send: a run outlives the
      * loss of the node that owns them, rank 0 apart, and loses no update. 0 (default): none does. Only rank 0 reads it. */
     int shadow;
+    /* sync bsp with `separate`: micro-batches into which each node cuts its step, 2 to 8: it sends the activations of each as soon as they
+     * are computed, and the node that trains the separated layers computes meanwhile; gradients are those of whole steps. 1: steps are
+     * whole; 0 (default): as many as are predicted to be the fastest. More than 1 is ECH_E_ARGUMENT where a batch-norm is among the layers
+     * that are not separated. Only rank 0 reads it. */
+    int64_t micro_batches;
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))
@@ -451,6 +456,7 @@ struct ech_report {
     int simulated;                        /* 1: seconds, links and machines are those of a simulation */
     struct ech_spent spent[ECH_WORLD_MAX];/* of each rank; of one that is lost 0 */
     char head_from[32];                   /* the layer that the head begins with; "" where nothing is separated */
+    int micro_batches;                    /* into which each node cuts its step beside a separated head; 1: into none */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -54,6 +54,7 @@ void groups_print(FILE *to, const struct ech_report *r) {
     if (r->head < 0) return;
     if (r->head_from[0]) fprintf(to, "  head             separated from %s on, trained by rank %d\n", r->head_from, r->head);
     else fprintf(to, "  head             trained by rank %d\n", r->head);   /* of a report of an older version */
+    if (r->micro_batches > 1) fprintf(to, "  micro-batches    %d of each step\n", r->micro_batches);
 }
 
 /* "<= 0.5": the upper edge of the bin that holds this part of all pushes. */

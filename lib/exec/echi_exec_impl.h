@@ -23,7 +23,8 @@ struct echi_exec {
     bool gives;                                   /* a session's gradients are these; WORKER_GRADS has what echi_exec_payload put there */
     struct { const echi_real *grad; echi_real factor; } given[ECHI_LAYERS_MAX];
     struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
-    struct echi_stack *trunk[ECHI_FLIGHTS];       /* all layers where nothing is separated */
+    struct echi_stack *trunk[ECHI_STACKS];        /* of each flight or micro-batch; all layers where nothing is separated */
+    uint16_t *trunk_labels; uint32_t trunk_rows;  /* with a head elsewhere: of the samples in each of these, so many at most */
     struct echi_stack *head, *eval;
     struct { struct echi_adam_weights weights; struct echi_adam_push push; } adam;   /* of the round whose parts are applied one by one */
     /* scratch of the worker's, the head's and the evaluation's tasks, which may be nested in one another */
@@ -36,7 +37,7 @@ struct echi_exec {
     uint16_t *head_labels;
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
     /* --deterministic: a stack for each reduction block whose activations must be kept, the gradients of one, a round's sum made floats */
-    struct echi_stack **block; uint32_t blocks;
+    struct echi_stack **block; uint32_t blocks, of_micro;   /* of_micro: so many belong to each micro-batch */
     struct echi_buffer *of_block, *rounded;
     /* codec top-k: room to select in for the worker's and the owner's tasks; a push as gradients */
     struct echi_codec_room *push_room, *state_room;

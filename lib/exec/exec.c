@@ -24,7 +24,7 @@ ech_status echi_exec_create(const struct echi_job *job, const char *device, int 
 
 void echi_exec_destroy(struct echi_exec *x) {
     if (!x) return;
-    for (int i = 0; i < ECHI_FLIGHTS; i++) echi_stack_destroy(x->trunk[i]);
+    for (int i = 0; i < ECHI_STACKS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
     for (int k = 0; k < ECHI_SLOT_KINDS; k++)   /* behind the stacks, whose devices may still be writing there */
@@ -32,6 +32,7 @@ void echi_exec_destroy(struct echi_exec *x) {
     echi_ahead_destroy(x->ahead);
     echi_samples_destroy(&x->samples);
     echi_samples_destroy(&x->eval_samples);
+    free(x->trunk_labels);
     free(x->head_rows);
     free(x->head_rows_grad);
     free(x->head_labels);
@@ -141,6 +142,12 @@ ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, 
 
 double echi_exec_sane_loss(double loss, uint32_t n) { return loss < LOST_LOSS * n ? loss : (double)NAN; }
 
+/* The step's gradients of a layer take in those of this micro-batch. */
+static ech_status add_own(struct echi_exec *x, const struct echi_task *task, const struct echi_param_layer *l, struct ech_error *err) {
+    if (task->own.kind == ECHI_SLOT_NONE) return ECH_OK;
+    return echi_add(x->device, slot(x, task->grads), slot(x, task->own), l->at, l->count, err);
+}
+
 static ech_status report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit,
                                    const struct echi_result *result, struct ech_error *err) {
     int first, end;
@@ -149,6 +156,8 @@ static ech_status report_gradients(struct echi_exec *x, const struct echi_task *
     for (int i = x->job->n_layers - 1; i >= 0; i--) {
         if (x->job->layer[i].layer < first || x->job->layer[i].layer >= end) continue;
         size_t bytes = x->job->layer[i].count * sizeof(echi_real);
+        ECHI_TRY(add_own(x, task, &x->job->layer[i], err));
+        if (task->micro + 1 < task->micros) continue;   /* more is to be added */
         if (task->coded.kind) ECHI_TRY(echi_exec_push(x, task, i, &bytes, err));
         echi_lane_gradient(x->lane, task, i, bytes, result);
     }
@@ -193,6 +202,8 @@ bool echi_exec_rests(struct echi_exec *x, int64_t patience) { return !x || echi_
 
 void echi_exec_expect(struct echi_exec *x, const struct echi_lease *lease) { echi_ahead_expect(x->ahead, lease); }
 
+static struct echi_stack *trunk_of(const struct echi_exec *x, const struct echi_task *task) { return x->trunk[task->flight + task->micro]; }
+
 /* ---- sync_norm: a step stops at batch-norms, of which the stack's unit norm_unit(i) begins with number i of the setup ---- */
 
 static int norm_unit(const struct echi_stack *stack, int i) {
@@ -202,11 +213,11 @@ static int norm_unit(const struct echi_stack *stack, int i) {
 }
 
 static ech_status stop_at(struct echi_exec *x, const struct echi_task *task, int unit, struct ech_error *err) {
-    return echi_stack_norm_sums(x->trunk[task->flight], unit, slot(x, task->weights), echi_exec_slot(x, task->sums, NULL), err);
+    return echi_stack_norm_sums(trunk_of(x, task), unit, slot(x, task->weights), echi_exec_slot(x, task->sums, NULL), err);
 }
 
 static ech_status go_on_at(struct echi_exec *x, const struct echi_task *task, int unit, struct ech_error *err) {
-    return echi_stack_norm_take(x->trunk[task->flight], unit, (int)task->samples, echi_exec_slot(x, task->norm, NULL), err);
+    return echi_stack_norm_take(trunk_of(x, task), unit, (int)task->samples, echi_exec_slot(x, task->norm, NULL), err);
 }
 
 static ech_status join_norms(struct echi_exec *x, const struct echi_task *task) {
@@ -230,10 +241,16 @@ static int unit_of(const struct echi_exec *x, const struct echi_stack *stack, in
     }
 }
 
+/* Those of the samples in a stack: before its forward is at its end another micro-batch may be read. */
+static uint16_t *labels_of(const struct echi_exec *x, const struct echi_task *task) {
+    return x->trunk_labels + (size_t)(task->flight + task->micro) * x->trunk_rows;
+}
+
 static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
-    struct echi_stack *trunk = x->trunk[task->flight];
+    struct echi_stack *trunk = trunk_of(x, task);
     ECHI_TRY(echi_exec_samples(x, l, err));
+    if (task->kind == ECHI_TASK_FORWARD) memcpy(labels_of(x, task), x->samples.labels, l->n * sizeof *x->samples.labels);
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->samples.rows, err));
     return echi_exec_train(x, trunk, x->who, l->n, task->divisor, err);
 }
@@ -241,7 +258,7 @@ static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
     struct echi_buffer *weights = slot(x, task->weights);
-    struct echi_stack *trunk = x->trunk[task->flight];
+    struct echi_stack *trunk = trunk_of(x, task);
     const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : unit_of(x, trunk, task->from);
     const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part)
                     : task->until > 0                               ? unit_of(x, trunk, task->until) : units;
@@ -256,7 +273,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     if (task->kind == ECHI_TASK_FORWARD) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
-        echi_labels_put(rows + l->n * echi_job_width(x->job, &x->setup->plan), x->samples.labels, l->n);
+        echi_labels_put(rows + l->n * echi_job_width(x->job, &x->setup->plan), labels_of(x, task), l->n);
         return ECH_OK;
     }
     int correct = 0;
@@ -267,14 +284,15 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
 }
 
 static ech_status backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
-    struct echi_stack *trunk = x->trunk[task->flight];
+    struct echi_stack *trunk = trunk_of(x, task);
     const int norms = x->setup->norms, end = task->sums.kind ? norm_unit(trunk, 2 * norms - 1 - task->part) : -1;
     const bool goes_on = task->part > norms;
+    const struct echi_slot to = task->own.kind ? task->own : task->grads;
     const int first = goes_on ? norm_unit(trunk, 2 * norms - task->part) : echi_stack_units(trunk) - 1;
     if (goes_on) ECHI_TRY(go_on_at(x, task, first, err));
     int told = first;   /* the unit whose gradients are reported next: a device may send them while it computes those of units before */
     for (int u = first; u > end; u--) {
-        ECHI_TRY(echi_stack_backward(trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
+        ECHI_TRY(echi_stack_backward(trunk, u, slot(x, task->weights), slot(x, to), u > 0, err));
         for (; told >= u && echi_stack_grads_there(trunk, told); told--) ECHI_TRY(report_gradients(x, task, trunk, told, result, err));
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
@@ -565,7 +583,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD:
         if (task->part <= x->setup->norms)
-            ECHI_TRY(echi_stack_output_grad(x->trunk[task->flight], echi_exec_slot(x, task->act, NULL), err));
+            ECHI_TRY(echi_stack_output_grad(trunk_of(x, task), echi_exec_slot(x, task->act, NULL), err));
         return backward(x, task, result, err);
     case ECHI_TASK_STEP: return step(x, task, result, err);
     case ECHI_TASK_NORM: return join_norms(x, task);

@@ -22,8 +22,9 @@ static int samples_in(uint32_t n, uint32_t block) {
 /* With a head elsewhere the activations of all reduction blocks wait for it; else one reduction block is done with before the next. */
 ech_status echi_blocks_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const uint32_t blocks = p->cut ? blocks_of(n) : 1;
+    const uint32_t of_micro = p->cut ? blocks_of(echi_micro_most(p, n)) : 1, blocks = of_micro * (uint32_t)echi_plan_stacks(p);
     if (!x->counting) {
+        x->of_micro = of_micro;
         x->blocks = blocks;
         x->block = calloc(blocks, sizeof *x->block);
         if (!x->block) return echi_fail_memory(err, "run.setup", "reduction blocks");
@@ -56,10 +57,11 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     return ECH_OK;
 }
 
-/* The layers' gradients of one reduction block go into the lease's sums; with the last reduction block they are there. */
+/* The layers' gradients of one reduction block go into the lease's sums; with the last of the last micro-batch they are there. */
 static ech_status backward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t block,
                            const struct echi_result *result, struct ech_error *err) {
-    const bool last = block + 1 == blocks_of(task->lease.n);
+    const bool first_block = block + task->micro == 0;
+    const bool last = block + 1 == blocks_of(task->lease.n) && task->micro + 1 >= task->micros;
     for (int u = echi_stack_units(stack) - 1; u >= 0; u--) {
         int first, end;
         echi_stack_unit(stack, u, &first, &end);
@@ -68,7 +70,7 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, st
         for (int i = x->job->n_layers - 1; i >= 0; i--) {
             const struct echi_param_layer *l = &x->job->layer[i];
             if (l->layer < first || l->layer >= end) continue;
-            ECHI_TRY(echi_exact_take(x->device, slot(x, task->grads), x->of_block, l->at, l->count, block > 0, err));
+            ECHI_TRY(echi_exact_take(x->device, slot(x, task->grads), x->of_block, l->at, l->count, !first_block, err));
             if (last) echi_lane_gradient(x->lane, task, i, l->count * sizeof(int64_t), result);
         }
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
@@ -93,12 +95,16 @@ static ech_status step(struct echi_exec *x, const struct echi_task *task, struct
     return ECH_OK;
 }
 
+static struct echi_stack *kept_block(const struct echi_exec *x, const struct echi_task *task, uint32_t block) {
+    return x->block[task->micro * x->of_micro + block];
+}
+
 static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     echi_real *rows = echi_exec_slot(x, task->act, NULL);
     ECHI_TRY(echi_exec_samples(x, &task->lease, err));
     for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
-        ECHI_TRY(forward(x, task, x->block[g], g, err));
-        ECHI_TRY(echi_stack_output(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * echi_job_width(x->job, &x->setup->plan), err));
+        ECHI_TRY(forward(x, task, kept_block(x, task, g), g, err));
+        ECHI_TRY(echi_stack_output(kept_block(x, task, g), rows + g * ECHI_REDUCTION_BLOCK * echi_job_width(x->job, &x->setup->plan), err));
     }
     echi_labels_put(rows + task->lease.n * echi_job_width(x->job, &x->setup->plan), x->samples.labels, task->lease.n);
     return ECH_OK;
@@ -108,8 +114,9 @@ static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *ta
                                  struct ech_error *err) {
     const echi_real *rows = echi_exec_slot(x, task->act, NULL);
     for (uint32_t g = 0; g < blocks_of(task->lease.n); g++) {
-        ECHI_TRY(echi_stack_output_grad(x->block[g], rows + g * ECHI_REDUCTION_BLOCK * echi_job_width(x->job, &x->setup->plan), err));
-        ECHI_TRY(backward(x, task, x->block[g], g, result, err));
+        struct echi_stack *block = kept_block(x, task, g);
+        ECHI_TRY(echi_stack_output_grad(block, rows + g * ECHI_REDUCTION_BLOCK * echi_job_width(x->job, &x->setup->plan), err));
+        ECHI_TRY(backward(x, task, block, g, result, err));
     }
     return ECH_OK;
 }

@@ -32,7 +32,7 @@ void echi_exec_bytes(const struct echi_exec *x, struct echi_exec_bytes *out) {
         for (int i = 0; i < ECHI_WORLD_MAX; i++)
             if (!is_others(x, k, i)) *home(out, k) += buffer_bytes(x->slot[k][i]);
     out->gradients += buffer_bytes(x->of_block) + buffer_bytes(x->rounded) + buffer_bytes(x->pushed);
-    for (int i = 0; i < ECHI_FLIGHTS; i++) out->activations += stack_bytes(x->trunk[i]);
+    for (int i = 0; i < ECHI_STACKS; i++) out->activations += stack_bytes(x->trunk[i]);
     for (uint32_t i = 0; i < x->blocks; i++) out->activations += stack_bytes(x->block[i]);
     out->activations += stack_bytes(x->head) + stack_bytes(x->eval);
 }

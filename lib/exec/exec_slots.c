@@ -117,11 +117,14 @@ static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, s
 
 /* What the worker computes in. */
 static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, uint32_t n, struct ech_error *err) {
-    for (int i = 0; i < p->flights && !p->deterministic; i++)
-        ECHI_TRY(echi_exec_stack(x, 0, echi_job_head(x->job, p), n, &x->trunk[i], err));
+    for (int i = 0; i < echi_plan_stacks(p) && !p->deterministic; i++)
+        ECHI_TRY(echi_exec_stack(x, 0, echi_job_head(x->job, p), echi_micro_most(p, n), &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_blocks_setup_worker(x, n, err));
     if (x->counting) return ECH_OK;
     ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
+    x->trunk_rows = echi_micro_most(p, n);
+    const size_t labels = p->cut ? (size_t)echi_plan_stacks(p) * x->trunk_rows : 0;
+    ECHI_TRY(allocate(&x->trunk_labels, labels, sizeof *x->trunk_labels, "labels of a step", err));
     return allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err);
 }
 
@@ -135,16 +138,17 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
     }
-    if (!echi_plan_grads_in_weights(p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->flights, sums_size(x, all), err));
+    const int sums = p->flights + (p->micro_batches && !p->deterministic);   /* and the gradients of a micro-batch, that are added */
+    if (!echi_plan_grads_in_weights(p)) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, sums, sums_size(x, all), err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_worker(x, err));
     if (x->setup->norms > 0) {
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
     if (!p->cut) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->flights,
-                             n * (sizeof(echi_real) * echi_job_width(x->job, p) + ECHI_LABEL_BYTES), err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->flights, n * sizeof(echi_real) * echi_job_width(x->job, p), err);
+    const size_t rows = echi_micro_most(p, n), width = sizeof(echi_real) * echi_job_width(x->job, p);
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, echi_plan_stacks(p), rows * (width + ECHI_LABEL_BYTES), err));
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, echi_plan_stacks(p), rows * width, err);
 }
 
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err) {
@@ -203,12 +207,15 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     return ECH_OK;
 }
 
+/* Rows of a worker that come at once, at most. */
+static uint32_t rows_of(const struct echi_plan *p, int rank) { return echi_micro_most(p, echi_plan_room(p, rank)); }
+
 /* What the head computes in. */
 static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
     const size_t width = echi_job_width(x->job, p);
     uint32_t most = ECHI_MERGE_ROWS;
     for (int r = 0; r < p->world; r++)
-        if (p->group_of[r] != ECHI_NONE && echi_plan_room(p, r) > most) most = echi_plan_room(p, r);
+        if (p->group_of[r] != ECHI_NONE && rows_of(p, r) > most) most = rows_of(p, r);
     ECHI_TRY(echi_exec_stack(x, echi_job_head(x->job, p), x->job->model->n_layers, most, &x->head, err));
     if (x->counting) return ECH_OK;
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
@@ -219,11 +226,12 @@ static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *
 
 static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
     const size_t width = echi_job_width(x->job, p);
-    for (int r = 0; r < p->world; r++) {
+    for (int place = 0; place < echi_plan_row_places(p) * p->world; place++) {
+        const int r = place % p->world;
         if (p->group_of[r] == ECHI_NONE) continue;
-        const uint32_t n = echi_plan_room(p, r);
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
+        const uint32_t n = rows_of(p, r);
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, place, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, place, 1, n * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));

@@ -74,7 +74,8 @@ void echi_job_layers(const struct echi_job *job, struct echi_layers *out) {
     out->cut = (uint16_t)job->cut_params;
     for (int i = 0; i < job->n_layers; i++) {
         out->params[i] = job->layer[i].count;
-        out->joined[i] = i > 0 && job->layer[i].running > 0;
+        out->norm[i] = job->layer[i].running > 0;
+        out->joined[i] = i > 0 && out->norm[i];
         out->width[i] = (uint32_t)job->border[i].width;
     }
 }

@@ -187,7 +187,10 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "nodes that own the parameters together, each some of them: so many, or these, as in 0,2,3 (bsp); auto: as many as pay, one under " \
       "other policies. Where rank 0 is one of them and trains, the others may be lost")                                        \
     X(exchange, "exchange", "WAY", "auto", TEXT, 0, 0, no_word, exchange_fits,                                                 \
-      "how gradients are summed, weights given out (bsp): server: by their owners; ring: from worker to worker; auto: ring, if as fast")
+      "how gradients are summed, weights given out (bsp): server: by their owners; ring: from worker to worker; auto: ring, if as fast") \
+    X(micro_batches, "micro-batches", "N|auto", "auto", INT64, 0, ECHI_MICRO_MAX, auto_zero, NULL,                              \
+      "micro-batches into which a node cuts its step, so that the separated layers are trained while it computes (bsp); auto: as many as " \
+      "are predicted to be the fastest")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -206,7 +209,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, shadow) + sizeof ((struct ech_config *)0)->shadow == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, micro_batches) + sizeof ((struct ech_config *)0)->micro_batches == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 _Static_assert(sizeof(void *) != 8 || FIRST_SIZE == 11648, "a field stands among those of the first struct: it belongs at the end");

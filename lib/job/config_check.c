@@ -96,6 +96,21 @@ static ech_status sync_norm_fits(const struct ech_config *config, struct ech_err
     return ECH_OK;
 }
 
+/* Nobody else waits for a head. */
+static ech_status micro_batches_fit(const struct ech_config *config, struct ech_error *err) {
+    if (config->micro_batches < 2) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return echi_refuse(err, "option micro-batches is %d, but sync is %s: only bsp cuts steps; leave micro-batches out",
+                           (int)config->micro_batches, config->sync);
+    if (config->separate <= 0)
+        return echi_refuse(err, "option micro-batches is %d, but no layers are separated, so no step waits in its middle: give separate "
+                           "on, or leave micro-batches out", (int)config->micro_batches);
+    if (config->sync_norm)
+        return echi_refuse(err, "option micro-batches is %d, but sync-norm takes statistics over whole rounds: leave one of them out",
+                           (int)config->micro_batches);
+    return ECH_OK;
+}
+
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
@@ -218,6 +233,7 @@ static ech_status check_whole(const struct ech_config *config, struct ech_error 
     ECHI_TRY(exchange_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
     ECHI_TRY(sync_norm_fits(config, err));
+    ECHI_TRY(micro_batches_fit(config, err));
     return outputs_differ(config, err);
 }
 

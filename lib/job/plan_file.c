@@ -6,6 +6,7 @@
  *     staleness 3
  *     rounds_apart 4
  *     flights 1                               (steps a worker has in flight: 2 with layer separation)
+ *     micro_batches 4                         (bsp with a head: in which a step is cut; without it steps are whole)
  *     deterministic 0                         (1: samples in reduction blocks, sums in whole numbers)
  *     sync_norm 0                             (1: batch-norm's statistics are the round's)
  *     lr 0.02
@@ -88,6 +89,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
     if (p->cut) PRINT("head %d from %d\n", p->head, p->cut);
     else PRINT("head none\n");
     if (p->shadow > 0) PRINT("shadow %d\n", echi_plan_shadow(p));
+    if (p->micro_batches) PRINT("micro_batches %d\n", p->micro_batches);
     for (int g = 0; g < p->n_groups - p->reserve; g++) {
         PRINT("group %d owner %d workers", g, p->owner_of[g]);
         for (int r = 0; r < p->world; r++)
@@ -125,7 +127,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
 struct reader {
     const char *path;
     int line;
-    unsigned said;   /* keys, by bit */
+    uint64_t said;   /* keys, by bit */
     char *rest;
     struct ech_error *err;
     uint16_t reserve;
@@ -365,11 +367,11 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "flights", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards",
-        "exchange", "shadow"};
+        "exchange", "shadow", "micro_batches"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
-        if (r->said & 1u << i) return refuse(r, "this was said before", key);
-        r->said |= 1u << i;
+        if (r->said >> i & 1) return refuse(r, "this was said before", key);
+        r->said |= UINT64_C(1) << i;
     }
     char *word = strtok_r(NULL, SPACE, &r->rest);
     if (strcmp(key, "sync") == 0) {
@@ -434,6 +436,9 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else if (strcmp(key, "flights") == 0) {
         ECHI_TRY(whole(r, word, 1, ECHI_FLIGHTS, "flights is 1 or 2", &v));
         p->flights = (uint8_t)v;
+    } else if (strcmp(key, "micro_batches") == 0) {
+        ECHI_TRY(whole(r, word, 1, ECHI_MICRO_MAX, "micro_batches is a number from 1 to 8", &v));
+        p->micro_batches = (uint8_t)(v > 1 ? v : 0);
     } else if (strcmp(key, "deterministic") == 0) {
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
@@ -444,9 +449,9 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, deterministic, sync_norm, lr, momentum, decay, "
-                      "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
-                      "outer_momentum, drop_older, head, shadow, group, reserve, codec, state_ratio, base, shards, exchange, part or "
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, micro_batches, deterministic, sync_norm, lr, "
+                      "momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, "
+                      "outer_lr, outer_momentum, drop_older, head, shadow, group, reserve, codec, state_ratio, base, shards, exchange, part or "
                       "link", key);
     }
     return ECH_OK;

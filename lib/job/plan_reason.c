@@ -123,6 +123,10 @@ static bool wrong_rules(const struct echi_plan *p, const struct reason *to) {
     if (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))
         return found(to, "sync_norm is for bsp without deterministic: set one of them to 0");
     if (p->flights > 1 && (policy->rounds || !p->cut)) return found(to, "flights above 1 need a head under asp, ssp or gssp");
+    if (p->micro_batches && (p->sync != ECHI_SYNC_BSP || !p->cut || p->sync_norm))
+        return found(to, "micro_batches are of bsp with a head, without sync_norm: remove that line");
+    if (p->micro_batches && 2 * p->world > ECHI_WORLD_MAX)
+        return found(to, "micro_batches are for %d nodes at most: remove that line", ECHI_WORLD_MAX / 2);
     if (p->drop_older > 0 && !plain_asp) return found(to, "drop_older is for asp without a head: remove it");
     if (!policy->local && (p->outer_lr != 0 || p->outer_momentum != 0))
         return found(to, "outer_lr and outer_momentum are for local: remove them, or choose local");

@@ -83,6 +83,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
         return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
     w->separate = job->model || echi_job_widest(job) > 0 ? (c->separate > 0 ? 1 : c->separate) : 0;
     w->shadow = c->shadow;
+    w->micro_batches = (int)c->micro_batches;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
     w->ratios_after = w->regroup_after > 0 ? ECHI_RATIOS_AFTER : 0;
@@ -161,6 +162,9 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
     struct echi_part_fault fault;
     char text[200];
     echi_job_layers(job, &layers);
+    if (out->micro_batches && echi_layers_norm_before(&layers, out->cut))
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s cuts steps in micro-batches, and a batch-norm in front of its head takes its "
+                         "statistics over whole steps: leave out the line 'micro_batches'", c->plan);
     if (out->parts.count == 0 || echi_parts_fit(&out->parts, &layers, out->cut, &fault)) return ECH_OK;
     echi_parts_sentence(&out->parts, &fault, text, sizeof text);
     return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for another model: %s; without 'part' lines a plan gets the parts of "

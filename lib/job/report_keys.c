@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The keys of a report, in the order in which they are written. */
 #include "echi_report_keys.h"
+#include "echi_limits.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -87,6 +88,7 @@ const struct echi_report_key echi_report_keys[] = {
     LIST("shard_owners", SHARDS, RANK, int, shard_owner),
     {ROW(ech_report, "head", RANK, int, head), .length = ECHI_REPORT_HEAD, .turn = ECHI_REPORT_SECOND},
     TEXT(head_from),
+    COUNT(micro_batches, ECHI_MICRO_MAX),
     {ROW(ech_report, "batch", COUNT, int, batch[0]), .most = INT_MAX, .length = ECHI_REPORT_WORLD},
     COUNT(round, INT_MAX),
     LIST("step_seconds", WORLD, AMOUNT, double, step_seconds),

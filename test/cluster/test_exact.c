@@ -45,8 +45,8 @@
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
 
-/* shards NULL: 1; exchange NULL: server */
-struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; };
+/* shards NULL: 1; exchange NULL: server; micro_batches 0: steps are whole */
+struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; int micro_batches; };
 
 /* ------------------------------------------------- what is trained */
 
@@ -244,6 +244,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shards", s->shards ? s->shards : "1", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "exchange", s->exchange ? s->exchange : "server", NULL), ECH_OK);
+        c->micro_batches = s->micro_batches ? s->micro_batches : 1;
         if (run.devices) assert_int_equal(ech_config_set(c, "device", run.device[r % run.devices], NULL), ECH_OK);
         c->on_bound = on_bound;
     }
@@ -272,6 +273,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
     }
     assert_true(s->shards ? watched > 1 && nodes[0].report.n_shards > 1 : watched > 0);
     assert_true(run.rings == (s->exchange != NULL));
+    assert_int_equal(nodes[0].report.micro_batches, s->micro_batches ? s->micro_batches : 1);
     assert_int_equal(run.head_step, run.separated && s->world > 1 ? ROUNDS : 0);
     assert_int_equal(nodes[0].report.samples, STEPS * BATCH);
     if (report) *report = nodes[0].report;
@@ -338,39 +340,44 @@ static double apart(const echi_real *a, const echi_real *b) {
 /* The head begins with each layer that it may begin with. */
 static const char each_cut[] = "4 nodes and a head from";
 static struct shape with_cut(int i) {
-    return (struct shape){each_cut, 4, run.cut_name[i], i % 2 ? "4,8,0,12" : "0,12,8,4", false, NULL, NULL};
+    return (struct shape){each_cut, 4, run.cut_name[i], i % 2 ? "4,8,0,12" : "0,12,8,4", false, NULL, NULL,
+                          i % 2 && !run.sync_norm ? 2 : 0};
 }
 
 /* Shares that differ, some of none. The first are whole reduction blocks of four, as --deterministic needs them. */
-static const struct shape one = {"one node", 1, "off", "24", false, NULL, NULL};
+static const struct shape one = {"one node", 1, "off", "24", false, NULL, NULL, 0};
 static const struct shape shapes[] = {
-    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true, NULL, NULL},
-    {"--local 3 --separate off", 3, "off", "4,8,12", true, NULL, NULL},
-    {"2 nodes", 2, "off", "4,20", false, NULL, NULL},
-    {"2 nodes and a head", 2, "1", "16,8", false, NULL, NULL},
-    {"3 nodes", 3, "off", "12,4,8", false, NULL, NULL},
-    {"4 nodes and a head", 4, "1", "4,4,4,12", false, NULL, NULL},
-    {"5 nodes", 5, "off", "4,0,8,8,4", false, NULL, NULL},
-    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false, NULL, NULL},
-    {"6 nodes", 6, "off", "4,4,4,4,4,4", false, NULL, NULL},
-    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false, NULL, NULL},
-    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false, NULL, NULL},
-    {"2 workers, 2 servers", 4, "off", "16,8,0,0", true, "2,3", NULL},
-    {"3 owners, of which one does not train", 5, "off", "4,0,8,8,4", false, "4,1,0", NULL},
-    {"a ring of 2 nodes", 2, "off", "4,20", false, "auto", "ring"},
-    {"a ring of 3 nodes", 3, "off", "12,8,4", true, "auto", "ring"},
-    {"a ring of 4 nodes with 2 owners", 4, "off", "4,8,8,4", false, "3,0", "ring"},
-    {"a ring without rank 0", 4, "off", "0,8,4,12", false, "auto", "ring"},
-    {"a ring without rank 2, in which rank 0 owns nothing", 4, "off", "4,8,0,12", true, "3,1", "ring"},
-    {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL},
-    {"odd shares", 3, "off", "1,5,18", true, NULL, NULL},
-    {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring"},
-    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", true, "3,0", "ring"},
+    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true, NULL, NULL, 0},
+    {"--local 3 --separate off", 3, "off", "4,8,12", true, NULL, NULL, 0},
+    {"2 nodes", 2, "off", "4,20", false, NULL, NULL, 0},
+    {"2 nodes and a head", 2, "1", "16,8", false, NULL, NULL, 0},
+    {"3 nodes", 3, "off", "12,4,8", false, NULL, NULL, 0},
+    {"4 nodes and a head", 4, "1", "4,4,4,12", false, NULL, NULL, 0},
+    {"5 nodes", 5, "off", "4,0,8,8,4", false, NULL, NULL, 0},
+    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false, NULL, NULL, 0},
+    {"6 nodes", 6, "off", "4,4,4,4,4,4", false, NULL, NULL, 0},
+    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false, NULL, NULL, 0},
+    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false, NULL, NULL, 0},
+    {"2 workers, 2 servers", 4, "off", "16,8,0,0", true, "2,3", NULL, 0},
+    {"3 owners, of which one does not train", 5, "off", "4,0,8,8,4", false, "4,1,0", NULL, 0},
+    {"a ring of 2 nodes", 2, "off", "4,20", false, "auto", "ring", 0},
+    {"a ring of 3 nodes", 3, "off", "12,8,4", true, "auto", "ring", 0},
+    {"a ring of 4 nodes with 2 owners", 4, "off", "4,8,8,4", false, "3,0", "ring", 0},
+    {"a ring without rank 0", 4, "off", "0,8,4,12", false, "auto", "ring", 0},
+    {"a ring without rank 2, in which rank 0 owns nothing", 4, "off", "4,8,0,12", true, "3,1", "ring", 0},
+    {"4 nodes and a head, 2 micro-batches", 4, "1", "4,4,4,12", false, NULL, NULL, 2},
+    {"4 nodes and a head, 3 micro-batches", 4, "1", "0,4,8,12", true, NULL, NULL, 3},
+    {"2 owners and a head, 8 micro-batches", 4, "1", "4,4,4,12", false, "1,0", NULL, 8},
+    {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL, 0},
+    {"odd shares", 3, "off", "1,5,18", true, NULL, NULL, 0},
+    {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring", 0},
+    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", true, "3,0", "ring", 0},
+    {"odd shares and a head, 3 micro-batches", 4, "1", "1,13,3,7", false, NULL, NULL, 3},
 };
-enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 4, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
+enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 5, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
 
-/* A ring has no barrier in the middle of a step. */
-static bool is_possible(const struct shape *s) { return !run.sync_norm || !s->exchange; }
+/* A ring has no barrier in the middle of a step, and no cut step has one. */
+static bool is_possible(const struct shape *s) { return !run.sync_norm || (!s->exchange && !s->micro_batches); }
 
 #ifdef ECHI_DOUBLE
 

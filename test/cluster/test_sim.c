@@ -320,27 +320,35 @@ static void bytes_are_those_of_live_runs(void **state) {
 
 /* Stanza's formula (Wu et al., arXiv 1812.10624), by kind, with labels of two bytes: a round's activations there and their gradients back,
  * but of who has the head; the trunk's gradients to their owner and weights back, but of who owns it. A shadow gets all activations again,
- * but its own. What they take on the wire counts: frames, and what a message says of itself. */
+ * but its own. Micro-batches carry the same rows in more messages: a step of n samples in four has n / 4 in each, give or take one. What
+ * they take on the wire counts: frames, and what a message says of itself. */
 static void bytes_are_those_of_the_formula(void **state) {
     (void)state;
     enum { WORLD = 4, HEAD = 2, OWNER = 1, SHADOW = 3, ROUNDS = 2 * TRAIN / 32, WIDTH = 4 * 4 * 4, TRUNK = 4 * 9 + 4, ALL = 40 + 780 + 52 };
-    static const uint32_t n[WORLD] = {8, 4, 12, 8};
-    for (int how = 0; how < 3; how++) {   /* nothing separated; a head; with a shadow */
+    static const uint32_t n[WORLD] = {8, 3, 13, 8};
+    for (int how = 0; how < 5; how++) {   /* nothing separated; a head; with a shadow; either in micro-batches */
+        const bool shadow = how == 2 || how == 4;
+        const uint32_t micros = how > 2 ? 4 : 1;
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         double rows = 0, copies = 0, answers = 0, pushes = 0, weights = 0;
         struct echi_plan p;
         plain_plan(&p, WORLD, "bsp");
         p.cut = how > 0;
         if (how > 0) p.head = HEAD;
-        if (how > 1) p.shadow = 1 + SHADOW;
+        if (shadow) p.shadow = 1 + SHADOW;
+        if (micros > 1) p.micro_batches = (uint8_t)micros;
         p.owner_of[0] = OWNER;
         for (int r = 0; r < WORLD; r++) {
             const double floats = 4.0 * (how ? TRUNK : ALL);
             p.n[r] = n[r];
             p.group_of[r] = 0;
-            if (r != HEAD) rows += on_wire(ECHI_KIND_ACT, n[r] * (4.0 * WIDTH + 2));
-            if (r != HEAD) answers += on_wire(ECHI_KIND_ACT_GRAD, n[r] * 4.0 * WIDTH);
-            if (r != SHADOW) copies += on_wire(ECHI_KIND_ACT, n[r] * (4.0 * WIDTH + 2));
+            const uint32_t cut = micros < n[r] ? micros : n[r];
+            for (uint32_t i = 0; i < cut; i++) {   /* those of n / cut samples, and those of one more */
+                const uint32_t some = n[r] / cut + (i < n[r] % cut);
+                if (r != HEAD) rows += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2));
+                if (r != HEAD) answers += on_wire(ECHI_KIND_ACT_GRAD, some * 4.0 * WIDTH);
+                if (r != SHADOW) copies += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2));
+            }
             if (r != OWNER) pushes += on_wire(ECHI_KIND_PUSH, floats);
             if (r != OWNER) weights += on_wire(ECHI_KIND_WEIGHTS, floats);
         }
@@ -350,7 +358,7 @@ static void bytes_are_those_of_the_formula(void **state) {
         simulate_well(&a);
         unlink(plan);
         assert_int_equal(a.report.samples, 2 * TRAIN);
-        assert_int_equal(bytes_of(&a.report, "activation"), ROUNDS * (how > 1 ? rows + copies : how ? rows : 0));
+        assert_int_equal(bytes_of(&a.report, "activation"), ROUNDS * (shadow ? rows + copies : how ? rows : 0));
         assert_int_equal(bytes_of(&a.report, "activation_grad"), ROUNDS * (how ? answers : 0));
         assert_int_equal(bytes_of(&a.report, "push"), ROUNDS * pushes);
         assert_int_equal(bytes_of(&a.report, "weights"), (ROUNDS + 1) * weights);

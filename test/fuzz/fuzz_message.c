@@ -154,6 +154,10 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
                         &p.parts);
         for (int k = 0; k < p.parts.count; k++) p.parts.part[k].shard = (uint8_t)(k % 2);
         break;
+    case 11: /* a head that takes micro-batches */
+        p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.flights = 1, p.micro_batches = 4, p.round = 316;
+        p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},
@@ -164,7 +168,9 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, cut), 0},           {offsetof(struct echi_plan, reserve), 1},
             {offsetof(struct echi_plan, reserve), 2},       {offsetof(struct echi_plan, head), 4},
             {offsetof(struct echi_plan, head), ECHI_NONE},  {offsetof(struct echi_plan, flights), 0},
-            {offsetof(struct echi_plan, flights), 3},       {offsetof(struct echi_plan, owner_of), 4},
+            {offsetof(struct echi_plan, flights), 3},       {offsetof(struct echi_plan, micro_batches), 1},
+            {offsetof(struct echi_plan, micro_batches), 2}, {offsetof(struct echi_plan, micro_batches), 9},
+            {offsetof(struct echi_plan, owner_of), 4},
             {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 2},
             {offsetof(struct echi_plan, group_of), ECHI_NONE},
             {offsetof(struct echi_plan, optimizer), ECHI_OPTIMIZERS}, {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULE_STEP},
@@ -172,7 +178,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
             {offsetof(struct echi_plan, exchange), ECHI_EXCHANGE_RING}, {offsetof(struct echi_plan, exchange), ECHI_EXCHANGES},
         };
-        const int b = i - 11, count = sizeof bad / sizeof *bad;
+        const int b = i - 12, count = sizeof bad / sizeof *bad;
         if (b > count + 6) return 0;
         size_t len = seed_plan(b > count + 5 ? 9 : b > count + 1 ? 7 : 0, out, cap, good);
         uint8_t *last = out + len - ECHI_PART_BYTES;   /* of the seventh the last part */

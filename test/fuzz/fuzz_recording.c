@@ -287,10 +287,10 @@ static void compute(const struct echi_task *t) {
 }
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
-    static const struct { uint8_t sync, separated, flights; uint32_t samples; uint8_t codec; } run[] = {
-        {ECHI_SYNC_BSP, 0, 1, 12, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0},
-        {ECHI_SYNC_SSP, 1, 1, 0, 0}, {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK},
-        {ECHI_SYNC_LOCAL, 0, 1, 12, 0},
+    static const struct { uint8_t sync, separated, flights; uint32_t samples; uint8_t codec, micro_batches; } run[] = {
+        {ECHI_SYNC_BSP, 0, 1, 12, 0, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0, 0},
+        {ECHI_SYNC_SSP, 1, 1, 0, 0, 0}, {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK, 0}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK, 0},
+        {ECHI_SYNC_LOCAL, 0, 1, 12, 0, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0, 2},
     };
     enum { RUNS = sizeof run / sizeof run[0], CUTS = 3 };
     if (i >= RUNS + CUTS) return 0;
@@ -304,6 +304,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
                                .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .cut = run[k].separated,
                                         .head = run[k].separated ? 0 : ECHI_NO_RANK, .flights = run[k].flights, .n = {4}, .round = 4,
+                                        .micro_batches = run[k].micro_batches,
                                         .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5, .codec = run[k].codec}};
     if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;
     if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;

@@ -33,6 +33,9 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->flights = (uint8_t)(p->cut && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_FLIGHTS) : 1);
     p->round = 1 + below(s, 30);
     p->sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2;
+    p->micro_batches = 0;
+    if (sync == ECHI_SYNC_BSP && p->cut && !p->sync_norm && mix((uint32_t)s->seed, 151) % 2)
+        p->micro_batches = (uint8_t)(2 + mix((uint32_t)s->seed, 152) % 3);
     p->lr = 0.1;
     p->momentum = 0.9;
     p->damping = sync == ECHI_SYNC_BSP || sync == ECHI_SYNC_LOCAL ? 0 : (double)(s->seed % 3) / 2;
@@ -83,6 +86,7 @@ static inline void choose_request(struct sim *s, enum echi_sync sync) {
                                      .sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2,
                                      .lr = 0.1};
     struct echi_plan_request *w = &s->request;
+    if (sync == ECHI_SYNC_BSP && w->separate == 1 && !w->sync_norm) w->micro_batches = (int)(mix((uint32_t)s->seed, 151) % 5);
     if (sync == ECHI_SYNC_LOCAL) {
         w->separate = 0;
         w->inner_steps = 1 + below(s, 5);

@@ -153,9 +153,9 @@ struct node {
     uint16_t stalled[TASKS]; int n_stalled; /* work that waits for the release */
     int64_t last_due[NODES][ECHI_KINDS][PARAMS];   /* of messages to each node, by name */
     /* The forward that its worker has begun on weights that are not all there: so many layers, what they read, and of which copies. */
-    struct { int gone; uint32_t word[PARAMS], of[PARAMS]; } early;
+    struct { int gone; uint32_t word[PARAMS], of[PARAMS]; } early[ECHI_MICRO_MAX];   /* by micro-batch */
     struct channel channel[NODES][PAYLOADS];
-    struct place place[ECHI_SLOT_KINDS * 3 + 6 * INDICES + 2 * ECHI_WORKER_PLACES];   /* see places_of */
+    struct place place[ECHI_SLOT_KINDS * 3 + 7 * INDICES + 2 * ECHI_WORKER_PLACES + 2 * ECHI_STACKS];   /* see places_of */
     /* from here on nothing is cleared for a run: a role begins with its init */
     struct echi_node_role role;
     struct echi_worker worker;
@@ -218,7 +218,7 @@ struct seen_lease {
     uint32_t parts;                         /* of its push, a bit each: at its owner, and not taken yet */
     uint64_t head_met[2];                   /* samples in the weights that its rows met at the head, and at its shadow */
     uint32_t began_on[PARAMS];
-    uint32_t act_grad[2][LEASE_MAX]; uint8_t answered_by;   /* what each answered, and whose answer came */
+    uint32_t act_grad[2][LEASE_MAX]; uint8_t answered_by[LEASE_MAX];   /* by sample: what each answered, and whose answer came */
 };
 /* A group's state at one version. */
 struct seen_state { uint64_t samples; uint32_t word[PARAMS], mark[NODES]; };
@@ -494,8 +494,11 @@ static int places_of(int kind) {
     case ECHI_SLOT_OWNER_GRADS:
     case ECHI_SLOT_OWNER_KNOWN:
     case ECHI_SLOT_OWNER_NORM:
+        return NODES;
     case ECHI_SLOT_HEAD_ROWS:
-    case ECHI_SLOT_HEAD_ROWS_GRAD: return NODES;
+    case ECHI_SLOT_HEAD_ROWS_GRAD: return INDICES;
+    case ECHI_SLOT_WORKER_ACT:
+    case ECHI_SLOT_WORKER_ACT_GRAD: return ECHI_STACKS;
     case ECHI_SLOT_OWNER_CODED:
     case ECHI_SLOT_OWNER_WEIGHTS: return ECHI_SNAPSHOTS;
     case ECHI_SLOT_OWNER_PEER_CODED: return ECHI_GROUPS_MAX;
@@ -655,6 +658,11 @@ static bool in_place(const struct echi_task *t) {
 /* Of a worker in a ring: a part of its gradients goes into the sum that has come. */
 static bool adds_to_ring(const struct echi_task *t) { return t->kind == ECHI_TASK_ADD && t->role == ECHI_ROLE_WORKER; }
 
+/* Gradients of a worker are there layer by layer, with the last micro-batch. */
+static bool is_layered(const struct echi_task *t) {
+    return t->kind == ECHI_TASK_STEP || (t->kind == ECHI_TASK_BACKWARD && t->micro + 1 == t->micros);
+}
+
 /* What a task reads and writes, and which words of it; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, uint32_t) = begins ? read_begins : read_ends;
@@ -699,7 +707,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         reads(s, node, t->weights, trunk);
         reads(s, node, t->act, one);
         if (t->coded.kind) writes(s, node, t->state, grads);
-        if (begins) writes(s, node, t->grads, grads);
+        if (t->own.kind) writes(s, node, t->own, grads);
+        if (begins || !is_layered(t)) writes(s, node, t->grads, grads);
         if (begins && t->coded.kind) writes(s, node, t->coded, grads);
         break;
     case ECHI_TASK_HEAD:
@@ -1528,7 +1537,11 @@ static void run_task(struct sim *s, struct work *w) {
         int first, end;
         layers_of(s, t, &first, &end);
         if (t->part > 0) run_norms(s, w);
+        MUST(s, GRADIENT, (t->own.kind > 0) == (t->micro > 0 && !s->plan.deterministic));
+        if (t->micro > 0 && t->own.kind == 0) memcpy(grads, place(s, w->node, t->grads)->word, (size_t)CUT * WORDS * sizeof *grads);
         for (uint32_t i = 0; i < t->lease.n; i++) toy_backward(weights, grads, t->lease.start + i, act_grad[i]);
+        if (t->own.kind) memcpy(place(s, w->node, t->own)->word, grads, (size_t)CUT * WORDS * sizeof *grads);
+        if (t->own.kind) add_words(grads, place(s, w->node, t->grads)->word, words_from(0, CUT * WORDS));
         memcpy(place(s, w->node, t->grads)->word + first * WORDS, grads + first * WORDS, (size_t)(end - first) * WORDS * sizeof *grads);
         code_push(s, w->node, t, first, end);
         break;
@@ -1617,7 +1630,7 @@ static void work_on(struct sim *s, int at) {
     it->lease = w->task.lease.id;
     it->layer = (uint32_t)w->layer;
     if (w->task.kind == ECHI_TASK_HEAD && head_trains(&w->task) && w->layer > 0) return answer_rows(s, at);
-    const bool layered = w->task.kind == ECHI_TASK_STEP || w->task.kind == ECHI_TASK_BACKWARD;
+    const bool layered = is_layered(&w->task);
     int first, end;
     layers_of(s, &w->task, &first, &end);
     if (!layered || w->layer == end) run_task(s, w);
@@ -1784,7 +1797,7 @@ static void set_parts(struct sim *s) {
 static void clear_node(const struct sim *s, struct node *n, int world) {
     memset(n, 0, offsetof(struct node, last_due));
     memset(n->last_due, 0, (size_t)world * sizeof n->last_due[0]);
-    memset(&n->early, 0, sizeof n->early);
+    memset(n->early, 0, sizeof n->early);
     memset(n->place, 0, s->first_place[ECHI_SLOT_KINDS] * sizeof n->place[0]);
     for (int i = 0; i < world * PAYLOADS; i++) {
         struct channel *c = &n->channel[i / PAYLOADS][i % PAYLOADS];

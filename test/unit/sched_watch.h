@@ -83,6 +83,19 @@ static struct seen_lease *seen_of(struct sim *s, const struct echi_lease *l) {
     return seen;
 }
 
+/* The same of what a worker sends its head: a micro-batch of a lease. */
+static struct seen_lease *seen_of_micro(struct sim *s, const struct echi_lease *l) {
+    MUST(s, LEDGER, l->id >= 1 && l->id <= s->leases);
+    struct echi_lease whole = s->seen[l->id].lease;
+    bool is_one = false;
+    for (int i = 0; i < echi_lease_micros(&s->plan, &whole); i++) {
+        const struct echi_lease micro = echi_lease_micro(&s->plan, &whole, i);
+        is_one = is_one || (micro.start == l->start && micro.n == l->n);
+    }
+    MUST(s, LEDGER, is_one && whole.epoch == l->epoch && whole.worker == l->worker && whole.round == l->round);
+    return seen_of(s, &whole);
+}
+
 /* Of the shards that a node owns those that want this lease. */
 static uint8_t bits_of(const struct sim *s, int node, const struct echi_lease *l) {
     return (uint8_t)(shards_of(s, node) & (l->shards ? l->shards : 0xff));
@@ -116,7 +129,7 @@ static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_
     }
     if (!s->plan.cut) return toy_step(seen->began_on, out, l, divisor_of(s, l));
     memset(out, 0, PARAMS * sizeof *out);
-    for (uint32_t k = 0; k < l->n; k++) toy_backward(seen->began_on, out, l->start + k, seen->act_grad[seen->answered_by][k]);
+    for (uint32_t k = 0; k < l->n; k++) toy_backward(seen->began_on, out, l->start + k, seen->act_grad[seen->answered_by[k]][k]);
 }
 
 /* A whole push is taken: its gradient is that of its lease. A codec that sends a part of it and keeps the rest is watched here:
@@ -329,7 +342,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
 /* ---- what arrives ---- */
 
 static void note_apart(struct sim *s, uint32_t id) {
-    const uint64_t met = s->seen[id].head_met[s->seen[id].answered_by];
+    const uint64_t met = s->seen[id].head_met[s->seen[id].answered_by[s->seen[id].lease.n - 1]];
     s->pushes++;
     if (met > s->head_newest) s->head_newest = met;
     const uint64_t quarters = (4 * (s->head_newest - met) + s->plan.round - 1) / s->plan.round;
@@ -363,7 +376,11 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
         own->round = msg->version;
         break;
     case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
-    case ECHI_KIND_ACT_GRAD: s->seen[msg->lease.id].answered_by = from != s->plan.head; break;
+    case ECHI_KIND_ACT_GRAD: {
+        struct seen_lease *seen = seen_of_micro(s, &msg->lease);
+        memset(seen->answered_by + (msg->lease.start - seen->lease.start), from != s->plan.head, msg->lease.n);
+        break;
+    }
     case ECHI_KIND_STATE:
         if (is_coded(s)) {   /* taken in by a task, see `decode` */
             s->coming[m->to][msg->group].version = msg->version;
@@ -437,7 +454,7 @@ static void watch_one_copy(struct sim *s, int node, const struct echi_task *t) {
 /* A push is written by the ratio that its lease was dealt with, whatever its node has heard of meanwhile. */
 static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
     const struct echi_plan *p = &s->node[node].setup.plan;
-    const struct echi_lease *l = &seen_of(s, &t->lease)->lease;
+    const struct echi_lease *l = &seen_of_micro(s, &t->lease)->lease;
     static struct echi_plan as_dealt;   /* nothing of it but what is set here counts */
     as_dealt.codec = p->codec;
     as_dealt.ratios = p->ratios;
@@ -449,7 +466,8 @@ static struct headed *headed_at(struct sim *s, int node) { return &s->headed[nod
 
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
-    if ((t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD) && is_coded(s)) watch_ratio(s, node, t);
+    if (is_layered(t) && is_coded(s)) watch_ratio(s, node, t);
+    MUST(s, RATIO, is_layered(t) || t->kind != ECHI_TASK_BACKWARD || !t->coded.kind);
     if ((t->kind == ECHI_TASK_ADD || t->kind == ECHI_TASK_APPLY) && t->grads.kind == ECHI_SLOT_OWNER_GRADS && !t->only)
         watch_takes(s, node, t, &t->lease);
     for (int i = 0; i < t->n_rows && t->only; i++) watch_takes(s, node, t, row_lease(s, node, t, i));
@@ -483,24 +501,26 @@ static void watch_early(struct sim *s, const struct work *w) {
     struct node *n = &s->node[w->node];
     if (from == 0 && s->counts) {
         s->counts->forwards++;
-        s->counts->forwards_again += n->early.gone > 0;
+        s->counts->forwards_again += n->early[t->micro].gone > 0;
     }
-    if (from == 0) n->early.gone = 0;
-    MUST(s, WHOLE, rounds(s) && !s->plan.deterministic && n->early.gone == t->from && from < end + (t->until == 0));
-    for (int i = 0; i < from; i++) MUST(s, WHOLE, n->early.word[i] == word[i] && n->early.of[i] == weights->of[i]);
+    if (from == 0) n->early[t->micro].gone = 0;
+    MUST(s, WHOLE, rounds(s) && !s->plan.deterministic && n->early[t->micro].gone == t->from && from < end + (t->until == 0));
+    for (int i = 0; i < from; i++) MUST(s, WHOLE, n->early[t->micro].word[i] == word[i] && n->early[t->micro].of[i] == weights->of[i]);
     for (int i = from; i < end; i++) {
-        n->early.word[i] = word[i];
-        n->early.of[i] = weights->of[i];
+        n->early[t->micro].word[i] = word[i];
+        n->early[t->micro].of[i] = weights->of[i];
     }
-    n->early.gone = t->until;
+    n->early[t->micro].gone = t->until;
 }
 
 static void watch_step(struct sim *s, const struct work *w) {
     const struct echi_lease *l = &w->task.lease;
-    struct seen_lease *seen = is_local(s) ? part_of(s, l) : seen_of(s, l);
+    struct seen_lease *seen = is_local(s) ? part_of(s, l) : seen_of_micro(s, l);
+    const bool goes_on = w->task.micro > 0;
     const struct place *weights = own_place(s, w->node, w->task.weights);
     const uint32_t *words = place(s, w->node, w->task.weights)->word;
-    MUST(s, ONCE, (!seen->begun || seen->stepped > 0) && l->worker == w->node);
+    MUST(s, ONCE, goes_on ? seen->begun && same(words, seen->began_on, 0, PARAMS) : !seen->begun || seen->stepped > 0);
+    MUST(s, ONCE, l->worker == w->node);
     if (is_local(s)) {
         MUST(s, LOCAL, same(words, s->own[w->node].word, 0, PARAMS));
         MUST(s, LOCAL, l->round == weights->round || l->round == weights->round + 1);
@@ -521,7 +541,7 @@ static void watch_rows(struct sim *s, const struct work *w) {
     for (int i = 0; i < t->n_rows; i++) {
         const uint32_t *rows = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS, t->rows[i])->word;
         const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
-        struct seen_lease *seen = seen_of(s, l);
+        struct seen_lease *seen = seen_of_micro(s, l);
         MUST(s, GRADIENT, t->row_epoch[i] == l->epoch && t->row_start[i] == l->start);
         MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= LEASE_MAX);
         const uint32_t trunk = fold(seen->began_on, 0, CUT);
@@ -544,7 +564,8 @@ static void watch_answers(struct sim *s, const struct work *w) {
         const struct echi_lease *l = &s->node[w->node].head.lease[w->task.rows[i]];
         if (s->node[w->node].head.rows[w->task.rows[i]] == ECHI_ROWS_COPY) continue;   /* nobody is answered */
         const struct place *answer = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]);
-        memcpy(s->seen[l->id].act_grad[w->node != s->plan.head], answer->word, l->n * sizeof(uint32_t));
+        struct seen_lease *seen = &s->seen[l->id];
+        memcpy(seen->act_grad[w->node != s->plan.head] + (l->start - seen->lease.start), answer->word, l->n * sizeof(uint32_t));
     }
 }
 

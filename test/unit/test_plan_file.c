@@ -216,6 +216,8 @@ static struct echi_plan any_plan(struct echi_random *r) {
         p.cut = 1;
         p.flights = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_FLIGHTS));
         p.head = (uint16_t)echi_random_below(r, p.world);
+        if (p.sync == ECHI_SYNC_BSP && 2 * p.world <= ECHI_WORLD_MAX && echi_random_below(r, 2))
+            p.micro_batches = (uint8_t)(2 + echi_random_below(r, ECHI_MICRO_MAX - 1));
         if (p.world > 1 && echi_random_below(r, 2)) p.shadow = (uint16_t)(1 + (p.head + 1 + echi_random_below(r, p.world - 1u)) % p.world);
     }
     const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.cut;
@@ -249,7 +251,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
 /* One value of a valid plan becomes another that a file may hold. */
 static void spoil(struct echi_random *r, struct echi_plan *p) {
     const uint32_t rank = echi_random_below(r, p->world), g = echi_random_below(r, ECHI_GROUPS_MAX);
-    switch (echi_random_below(r, 18)) {
+    switch (echi_random_below(r, 19)) {
     case 0: p->sync = (uint8_t)echi_random_below(r, ECHI_SYNCS); break;
     case 1: p->owner_of[g] = (uint16_t)echi_random_below(r, 2u * p->world); break;
     case 2: p->group_of[rank] = ECHI_NONE, p->n[rank] = p->divisor[rank] = p->inner[rank] = 0; break;
@@ -266,6 +268,7 @@ static void spoil(struct echi_random *r, struct echi_plan *p) {
     case 13: p->base[g] = p->base[g] ? 0 : 5; break;
     case 14: p->shards = 2, p->shard_owner[0] = p->owner_of[0], p->shard_owner[1] = (uint16_t)rank; break;
     case 15: p->exchange = ECHI_EXCHANGE_RING; break;
+    case 17: p->micro_batches = 2; break;
     case 16: p->shadow = (uint16_t)(1 + echi_random_below(r, 2u * p->world)); break;
     default: p->inner[rank] = p->inner[rank] ? 0 : 3;
     }

@@ -618,7 +618,8 @@ static void workers_refuse_what_does_not_fit(void **state) {
 }
 
 static void tell_head(struct echi_head *h, int from, const struct echi_msg *m) {
-    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m};
+    const struct echi_slot slot = {ECHI_SLOT_HEAD_ROWS, (uint16_t)from};
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m, .slot = slot};
     acted_none();
     echi_head_step(h, &e, &acted);
 }

@@ -25,16 +25,16 @@ struct echi_play_shape {
  * parameters of, and its first part. Pieces are numbered as forward needs them. */
 struct echi_play_piece { double params, gradients, weights; uint16_t first, part, shard; };
 
-/* Rows at the head: of which worker and which of its steps in flight. */
+/* Rows at the head: of which worker, and of which of its steps in flight, or micro-batches. */
 struct echi_play_rows { uint16_t worker; uint8_t flight; };
 
 /* predict_head.c */
 struct echi_play_head {
     int rank;                             /* -1: there is none */
     bool busy;
-    struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [flights * workers] */
-    int in;                               /* steps of this round that were visited */
-    bool *answering;                      /* [workers] its last answer is leaving */
+    struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [stacks * workers] */
+    int in;                               /* rows of this round that were visited, of so many steps or micro-batches */
+    uint8_t *answering;                   /* [workers] so many of its answers are leaving */
     uint32_t *visits;                     /* [workers] in which it had rows */
 };
 /* Of a step's rows at the shadow: they are on their way, have come and wait until it has trained those before them, are in its place, and
@@ -52,6 +52,7 @@ struct echi_play {
     struct echi_hosts hosts;
     int workers, layers, shards, pieces;
     uint16_t *rank;                       /* [workers] */
+    bool cuts;                            /* steps into micro-batches; else whole ones are played, whatever the plan has */
     double all, head_params;              /* parameters (1 where nobody knows); those of a separated head */
     double number;                        /* bytes of one parameter's gradient on a link: --deterministic sums integers */
     uint16_t meta[ECHI_KINDS];            /* bytes of what a message of each kind says beside its payload */
@@ -59,9 +60,10 @@ struct echi_play {
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
     struct echi_play_head head[2];        /* the head, and its shadow where there is one */
+    int rows;                             /* steps or micro-batches of a round */
     struct {
-        uint8_t *copy;                    /* [flights * workers] enum echi_play_copy */
-        bool *taken;                      /* [workers] its place */
+        uint8_t *copy;                    /* [stacks * workers] enum echi_play_copy */
+        uint8_t *taken;                   /* [workers] of its places so many */
     } shadow;
 };
 
@@ -110,12 +112,14 @@ void echi_play_end(struct echi_play *p, int64_t since, int rank);
 /* ---- predict_head.c ---- */
 
 bool echi_play_head_set_up(struct echi_play *p);
-int echi_play_rows_leave(struct echi_play *p, int worker, int flight);   /* how many messages they are */
+int echi_play_micros(const struct echi_play *p, int worker);                        /* of a step; 1: it is not cut */
+uint32_t echi_play_samples(const struct echi_play *p, int worker, int micro);       /* of a micro-batch, or a step */
+int echi_play_rows_leave(struct echi_play *p, int worker, int flight);   /* how many messages they are. flight: or micro-batch */
 void echi_play_rows_in(struct echi_play *p, struct echi_about about);
 void echi_play_head_marked(struct echi_play *p, struct echi_about about);   /* the rows' gradients are there */
 void echi_play_head_done(struct echi_play *p, struct echi_about about);     /* a visit, or a round's update */
 void echi_play_answer_left(struct echi_play *p, int worker);
-/* Does the worker know that the shadow has these rows, or is there none? It has been told. */
+/* Does the worker know that the shadow has the rows of this step, or is there none? It has been told of rows. */
 bool echi_play_shadowed(const struct echi_play *p, int worker, int flight);
 void echi_play_told_shadowed(struct echi_play *p, struct echi_about about);
 #endif

@@ -152,7 +152,8 @@ static const struct echi_play_shape *shape_of(struct echi_play *p, int rank) {
     struct echi_play_shape *s = &p->shape[p->shapes < ECHI_PLAY_SHAPES ? p->shapes : ECHI_PLAY_SHAPES - 1];
     const size_t before = p->used;
     if (p->shapes == ECHI_PLAY_SHAPES) return s;
-    if (!make_shape(p, &p->times[rank], p->plan->n[rank], s)) return NULL;
+    const uint32_t n = p->plan->n[rank];
+    if (!make_shape(p, &p->times[rank], p->cuts ? echi_micro_most(p->plan, n) : n, s)) return NULL;
     for (int i = 0; i < p->shapes; i++) {
         if (memcmp(p->shape[i].until, s->until, (size_t)(4 * p->layers) * sizeof *s->until) != 0) continue;
         p->used = before;

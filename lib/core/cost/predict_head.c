@@ -2,15 +2,29 @@
  * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
  * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit. The
  * rows' gradients leave before either. A shadow gets a copy of all rows and answers none. It has one place for each worker's, and the
- * worker waits until its copy is there.
+ * worker waits until its copy is there. With micro-batches either has two places for each worker's; that rows wait at their worker until
+ * one is free is left out.
  *
- * Of rows and tasks about.owner is the flight, about.piece the head: 0, or 1, its shadow. */
+ * Of rows and tasks about.owner is the flight, or the micro-batch, about.piece the head: 0, or 1, its shadow. */
 #include "echi_play.h"
 
 static bool in_rounds(const struct echi_play *p) { return echi_policy_of((enum echi_sync)p->plan->sync)->rounds; }
 
+static int stacks(const struct echi_play *p) { return p->cuts ? p->plan->micro_batches : p->plan->flights; }
+static int places(const struct echi_play *p) { return p->cuts ? echi_plan_row_places(p->plan) : 1; }
+
+int echi_play_micros(const struct echi_play *p, int worker) {
+    return p->cuts ? echi_micro_count(p->plan, p->plan->n[p->rank[worker]]) : 1;
+}
+uint32_t echi_play_samples(const struct echi_play *p, int worker, int micro) {
+    const uint32_t n = p->plan->n[p->rank[worker]];
+    return p->cuts ? echi_lease_micro(p->plan, &(struct echi_lease){.n = n}, micro).n : n;
+}
+
 bool echi_play_head_set_up(struct echi_play *p) {
-    const size_t count = (size_t)p->workers, steps = count * p->plan->flights;
+    const size_t count = (size_t)p->workers, steps = count * (size_t)stacks(p);
+    p->rows = 0;
+    for (int w = 0; w < p->workers; w++) p->rows += echi_play_micros(p, w);
     p->head[0].rank = p->plan->cut ? p->plan->head : -1;
     p->head[1].rank = echi_plan_shadow(p->plan);
     for (int i = 0; i < 2; i++) {
@@ -28,10 +42,11 @@ bool echi_play_head_set_up(struct echi_play *p) {
     return p->shadow.copy && p->shadow.taken;
 }
 
-static bool visited(const struct echi_play_head *h, int worker) {
-    for (int i = 0; i < h->n_visiting; i++)
-        if (h->visiting[i].worker == worker) return true;
-    return false;
+/* So many of a worker's places have rows that are visited, or an answer that is leaving. */
+static int taken(const struct echi_play_head *h, int worker) {
+    int count = h->answering[worker];
+    for (int i = 0; i < h->n_visiting; i++) count += h->visiting[i].worker == worker;
+    return count;
 }
 
 /* Takes the rows of a visit from those that wait, the first of them first: not those whose answer would be written where the last is still
@@ -42,9 +57,9 @@ static uint32_t take_rows(const struct echi_play *p, struct echi_play_head *h) {
     h->n_visiting = 0;
     for (int i = 0; i < h->n_waiting; i++) {
         const struct echi_play_rows r = h->waiting[i];
-        const uint32_t n = p->plan->n[p->rank[r.worker]];
+        const uint32_t n = echi_play_samples(p, r.worker, r.flight);
         const bool full = h->n_visiting == ECHI_MERGE_STEPS || (rows > 0 && rows + n > ECHI_MERGE_ROWS);
-        if (full || h->answering[r.worker] || visited(h, r.worker)) {
+        if (full || taken(h, r.worker) >= places(p)) {
             h->waiting[left++] = r;
             continue;
         }
@@ -61,8 +76,8 @@ static void visit(struct echi_play *p, int which) {
     const bool rounds = in_rounds(p);
     const double update = echi_play_applying(p, h->rank, p->head_params);
     if (h->busy) return;
-    if (rounds && h->in >= p->workers) {   /* a shadow may have some rows of the next round */
-        h->in -= p->workers;
+    if (rounds && h->in >= p->rows) {   /* a shadow may have some rows of the next round */
+        h->in -= p->rows;
         h->busy = true;
         return echi_play_compute(p, h->rank, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, which});
     }
@@ -78,7 +93,7 @@ static void visit(struct echi_play *p, int which) {
 }
 
 static uint8_t *copy_of(const struct echi_play *p, int worker, int flight) {
-    return &p->shadow.copy[worker * p->plan->flights + flight];
+    return &p->shadow.copy[worker * stacks(p) + flight];
 }
 
 int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
@@ -86,7 +101,7 @@ int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
     if (heads > 1) *copy_of(p, worker, flight) = ECHI_COPY_LEAVES;
     for (int i = 0; i < heads; i++)
         echi_play_send(p, rank, p->head[i].rank, ECHI_PRIORITY_ROWS,
-                       echi_play_bytes(p, ECHI_KIND_ACT, (double)p->plan->n[rank] * p->load->row),
+                       echi_play_bytes(p, ECHI_KIND_ACT, (double)echi_play_samples(p, worker, flight) * p->load->row),
                        (struct echi_about){ECHI_PLAY_ROWS, flight, worker, i});
     return heads;
 }
@@ -108,7 +123,7 @@ static void queue_rows(struct echi_play *p, struct echi_about about) {
 
 /* A copy is in its place. */
 static void take_copy(struct echi_play *p, int worker, int flight) {
-    p->shadow.taken[worker] = true;
+    p->shadow.taken[worker]++;
     *copy_of(p, worker, flight) = ECHI_COPY_IN;
     echi_play_send(p, p->head[1].rank, p->rank[worker], ECHI_PRIORITY_CONTROL, echi_play_bytes(p, ECHI_KIND_SHADOWED, 0),
                    (struct echi_about){ECHI_PLAY_SHADOWED, flight, worker, 0});
@@ -117,20 +132,23 @@ static void take_copy(struct echi_play *p, int worker, int flight) {
 
 void echi_play_rows_in(struct echi_play *p, struct echi_about about) {
     if (about.piece == 0) queue_rows(p, about);
-    else if (p->shadow.taken[about.worker]) *copy_of(p, about.worker, about.owner) = ECHI_COPY_WAITS;
+    else if (p->shadow.taken[about.worker] >= places(p)) *copy_of(p, about.worker, about.owner) = ECHI_COPY_WAITS;
     else take_copy(p, about.worker, about.owner);
     visit(p, about.piece);
 }
 
 /* It has trained them. */
 static void end_copy(struct echi_play *p, int worker) {
-    p->shadow.taken[worker] = false;
-    for (int i = 0; i < p->plan->flights && !p->shadow.taken[worker]; i++)
+    p->shadow.taken[worker]--;
+    for (int i = 0; i < stacks(p) && p->shadow.taken[worker] < places(p); i++)
         if (*copy_of(p, worker, i) == ECHI_COPY_WAITS) take_copy(p, worker, i);
 }
 
 bool echi_play_shadowed(const struct echi_play *p, int worker, int flight) {
-    return p->plan->shadow == 0 || *copy_of(p, worker, flight) == ECHI_COPY_TOLD;
+    bool told = true;
+    for (int i = 0; i < echi_play_micros(p, worker) && p->plan->shadow > 0; i++)   /* of flights the one, of a cut step each */
+        told = told && *copy_of(p, worker, flight + i) == ECHI_COPY_TOLD;
+    return told;
 }
 
 void echi_play_told_shadowed(struct echi_play *p, struct echi_about about) {
@@ -149,9 +167,9 @@ void echi_play_head_marked(struct echi_play *p, struct echi_about about) {
             end_copy(p, r.worker);
             continue;
         }
-        h->answering[r.worker] = true;
+        h->answering[r.worker]++;
         echi_play_send(p, h->rank, rank, ECHI_PRIORITY_ANSWER,
-                       echi_play_bytes(p, ECHI_KIND_ACT_GRAD, (double)p->plan->n[rank] * p->load->row_grad),
+                       echi_play_bytes(p, ECHI_KIND_ACT_GRAD, (double)echi_play_samples(p, r.worker, r.flight) * p->load->row_grad),
                        (struct echi_about){ECHI_PLAY_ANSWER, r.flight, r.worker, 0});
     }
 }
@@ -163,6 +181,6 @@ void echi_play_head_done(struct echi_play *p, struct echi_about about) {
 }
 
 void echi_play_answer_left(struct echi_play *p, int worker) {
-    p->head[0].answering[worker] = false;
+    p->head[0].answering[worker]--;
     visit(p, 0);
 }

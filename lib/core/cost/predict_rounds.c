@@ -34,7 +34,10 @@ struct worker {
     bool busy;                            /* with a task, or it waits for the head or its shadow */
     bool at_shadow;                       /* all but that its shadow has the rows is done of this step */
     bool *here; int in, front;            /* pieces of the next weights; how many, and how many without a gap from the first on */
-    int gone, until;                      /* layers of this step's forward that are computed; and when the task in hand is; 0: to the end */
+    int gone[ECHI_MICRO_MAX];             /* layers of this step's forward that are computed, by micro-batch (one, if it is not cut) */
+    int micro, until;                     /* what the task in hand is of, and when it is done; 0: to the end */
+    int micros, forwards, backwards;      /* of this step's micro-batches so many have gone forward, and backward */
+    unsigned answered; bool waits;        /* which the head has answered, a bit each; and for the next of these all wait */
     bool *sum, *ready;                    /* in a ring: pieces whose sum is here, and those whose gradients are */
     int unpushed;                         /* of this step's gradients so many pieces have not left, the first ones */
     uint32_t steps;
@@ -64,27 +67,40 @@ struct play {
 
 /* ---- worker ---- */
 
-/* Forward as far as there are weights for it, and with --deterministic not before all are there; with all of them to the end. */
-static void go_on(struct play *p, int w) {
+static void forward(struct play *p, int w, int micro, int until) {
     struct worker *k = &p->worker[w];
     const struct echi_times *t = &p->b.times[k->rank];
-    const uint32_t n = p->b.plan->n[k->rank];
-    const bool whole = k->in == p->b.pieces, separated = p->b.plan->cut;
-    const int here = whole ? p->b.layers : p->b.piece[k->front].first;
-    if (k->busy || (!whole && (here == k->gone || p->b.plan->deterministic))) return;
-    if (k->gone == 0) k->factor = echi_predict_factor(t, k->rank, k->steps++);
+    const uint32_t n = echi_play_samples(&p->b, w, micro);
+    const bool separated = p->b.plan->cut;
+    if (micro == 0 && k->gone[0] == 0) k->factor = echi_predict_factor(t, k->rank, k->steps++);
     k->busy = true;
-    k->until = whole ? 0 : here;
+    k->micro = micro;
+    k->until = until;
     echi_cost_compute(p->b.cost, k->rank,
                       &(struct echi_work){.seconds = k->factor * (separated ? echi_times_forward(t, n) : echi_times_whole(t, n)),
                                           .urgency = separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP,
-                                          .shape = separated ? &k->shape->forward : &k->shape->step, .first = k->gone, .end = k->until,
+                                          .shape = separated ? &k->shape->forward : &k->shape->step, .first = k->gone[micro], .end = until,
                                           .cookie = echi_play_cookie((struct echi_about){separated ? ECHI_PLAY_FORWARD : ECHI_PLAY_STEP,
-                                                                                         0, w, 0})});
-    if (!whole) return;
-    k->in = k->front = k->gone = 0;
+                                                                                         micro, w, 0})});
+}
+
+/* Forward as far as there are weights for it, the first micro-batch that has not gone so far, and with --deterministic not before all are
+ * there; with all of them to the end. */
+static void go_on(struct play *p, int w) {
+    struct worker *k = &p->worker[w];
+    int micro = 0;
+    if (k->busy) return;
+    if (k->in < p->b.pieces) {
+        const int here = p->b.piece[k->front].first;
+        while (micro < k->micros && k->gone[micro] == here) micro++;
+        if (micro < k->micros && !p->b.plan->deterministic) forward(p, w, micro, here);
+        return;
+    }
+    k->in = k->front = k->forwards = k->backwards = 0;
+    k->answered = 0;
     k->unpushed = p->b.pieces;
     memset(k->here, 0, (size_t)p->b.pieces * sizeof k->here[0]);
+    forward(p, w, 0, 0);
 }
 
 static void weights_in(struct play *p, int w, int piece) {
@@ -136,28 +152,46 @@ static void gradients(struct play *p, int w, int layer) {
     }
 }
 
-static void answered(struct play *p, int w) {
-    const struct worker *k = &p->worker[w];
+/* The next micro-batch, when the head's answer is here. Its gradients are added to those before them. */
+static void backward(struct play *p, int w) {
+    struct worker *k = &p->worker[w];
     const struct echi_times *t = &p->b.times[k->rank];
-    const uint32_t n = p->b.plan->n[k->rank];
-    const double backward = echi_times_trunk(t, n) - echi_times_forward(t, n);
-    echi_cost_compute(p->b.cost, k->rank, &(struct echi_work){.seconds = k->factor * backward, .urgency = ECHI_TASK_BACKWARD,
-                                                            .shape = &k->shape->backward,
-                                                            .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_BACKWARD, 0, w,
-                                                                                                           0})});
+    const uint32_t n = echi_play_samples(&p->b, w, k->backwards);
+    const bool adds = k->backwards > 0 && !p->b.plan->deterministic;
+    const double seconds = k->factor * (echi_times_trunk(t, n) - echi_times_forward(t, n));
+    k->waits = !(k->answered >> k->backwards & 1);
+    if (k->waits) return;
+    echi_cost_compute(p->b.cost, k->rank,
+                      &(struct echi_work){.seconds = seconds + (adds ? echi_play_adding(&p->b, k->rank, echi_play_pushed(&p->b)) : 0),
+                                          .urgency = ECHI_TASK_BACKWARD, .shape = &k->shape->backward,
+                                          .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_BACKWARD, k->backwards, w, 0})});
+}
+
+/* This one has gone forward; then those behind it go. */
+static void rows_leave(struct play *p, int w) {
+    struct worker *k = &p->worker[w];
+    k->gone[k->micro] = 0;
+    echi_play_rows_leave(&p->b, w, k->forwards++);
+    if (k->forwards < k->micros) forward(p, w, k->forwards, 0);
+    else backward(p, w);
+}
+
+static void answered(struct play *p, struct echi_about a) {
+    p->worker[a.worker].answered |= 1u << a.owner;
+    if (p->worker[a.worker].waits) backward(p, a.worker);
 }
 
 /* The unit of a shape is the last of a layer whose gradients are told of. */
 static void marked(struct play *p, struct echi_about a, int unit) {
     if (a.what == ECHI_PLAY_STEP) gradients(p, a.worker, 2 * p->b.layers - 1 - unit);
-    else if (a.what == ECHI_PLAY_BACKWARD) gradients(p, a.worker, p->b.layers - 1 - unit);
+    else if (a.what == ECHI_PLAY_BACKWARD && a.owner + 1 == p->worker[a.worker].micros) gradients(p, a.worker, p->b.layers - 1 - unit);
 }
 
 /* A task of a step is done; true: it was none in the middle of the forward. */
 static bool to_the_end(struct play *p, int w) {
     struct worker *k = &p->worker[w];
     if (k->until == 0) return true;
-    k->gone = k->until;
+    k->gone[k->micro] = k->until;
     k->busy = false;
     go_on(p, w);
     return false;
@@ -174,6 +208,7 @@ static void tell_step(struct play *p, int w) {
 static void step_done(struct play *p, int w) {
     gradients(p, w, 0);
     tell_step(p, w);
+    p->worker[w].gone[0] = 0;
     p->worker[w].busy = false;
     go_on(p, w);
 }
@@ -314,7 +349,7 @@ static void word_in(struct play *p) {
 
 static void told_shadowed(struct play *p, struct echi_about a) {
     echi_play_told_shadowed(&p->b, a);
-    if (!p->worker[a.worker].at_shadow) return;
+    if (!p->worker[a.worker].at_shadow || !echi_play_shadowed(&p->b, a.worker, 0)) return;
     p->worker[a.worker].at_shadow = false;
     step_done(p, a.worker);
 }
@@ -329,7 +364,7 @@ static void arrived(struct play *p, struct echi_about a) {
         hand_on(p, a);
         return weights_in(p, a.worker, a.piece);
     case ECHI_PLAY_ROWS: return echi_play_rows_in(&p->b, a);
-    case ECHI_PLAY_ANSWER: return answered(p, a.worker);
+    case ECHI_PLAY_ANSWER: return answered(p, a);
     case ECHI_PLAY_APPLIED: return word_in(p);
     case ECHI_PLAY_SHADOWED: return told_shadowed(p, a);
     default: return;
@@ -342,11 +377,12 @@ static void done(struct play *p, struct echi_about a) {
         if (to_the_end(p, a.worker)) step_done(p, a.worker);
         return;
     case ECHI_PLAY_BACKWARD:
+        if (++p->worker[a.worker].backwards < p->worker[a.worker].micros) return backward(p, a.worker);
         p->worker[a.worker].at_shadow = !echi_play_shadowed(&p->b, a.worker, 0);
         if (!p->worker[a.worker].at_shadow) step_done(p, a.worker);
         return;
     case ECHI_PLAY_FORWARD:
-        if (to_the_end(p, a.worker)) echi_play_rows_leave(&p->b, a.worker, 0);
+        if (to_the_end(p, a.worker)) rows_leave(p, a.worker);
         return;
     case ECHI_PLAY_APPLY: return applied(p, a);
     case ECHI_PLAY_ADD: return send_sum(p, a.worker, a.piece);
@@ -402,6 +438,7 @@ static bool make_worker(struct play *p, int w) {
     const size_t pieces = (size_t)p->b.pieces;
     k->rank = p->b.rank[w];
     k->shape = p->b.of[w];
+    k->micros = echi_play_micros(&p->b, w);
     k->here = echi_play_zeroed(&p->b, pieces, sizeof *k->here);
     k->sum = echi_play_zeroed(&p->b, pieces, sizeof *k->sum);
     k->ready = echi_play_zeroed(&p->b, pieces, sizeof *k->ready);
@@ -412,6 +449,7 @@ static bool make_worker(struct play *p, int w) {
 static bool set_up(struct play *p, int limit) {
     p->b.shards = echi_plan_shards(p->b.plan);
     p->rings = echi_plan_rings(p->b.plan);
+    p->b.cuts = p->b.plan->micro_batches > 0;
     if (!echi_play_set_up(&p->b, limit) || !echi_play_head_set_up(&p->b)) return false;
     const size_t workers = (size_t)p->b.workers, pieces = (size_t)p->b.pieces;
     p->worker = echi_play_zeroed(&p->b, workers, sizeof *p->worker);

@@ -20,6 +20,7 @@ struct echi_plan_request {
     int separate;                      /* -1 auto (under GSSP yes), 0 no, 1 yes; only where the model has a cut */
     bool has_cut;                      /* the model has one, at layers.cut */
     bool shadow;                       /* a separate head has a shadow */
+    int micro_batches;                 /* BSP with a head: of a step; 1: it is whole; 0: as many as are the fastest (echi_plan_choose) */
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */
     uint32_t batch;                    /* B; 0: chosen (echi_plan_request_round) */
@@ -73,6 +74,9 @@ uint32_t echi_plan_request_round(const struct echi_plan_request *request);
  * request cannot be met. */
 ech_status echi_plan_make(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);
+
+/* Why no step of this plan may be cut into micro-batches; NULL: each may. */
+const char *echi_plan_steps_whole(const struct echi_plan_request *request, const struct echi_plan *plan);
 
 /* Gives a plan of groups a reserve (echi_plan.h), owned by the node that has nothing else to keep and the fastest link, of such the
  * fastest processor; none where all have something to keep, or there are 8 groups. */

@@ -398,6 +398,16 @@ static int flights_beside_head(const struct echi_plan_request *w, const struct e
     return seconds_at_head(w, fast, n) > echi_times_trunk(fast, n) ? ECHI_FLIGHTS : 1;
 }
 
+const char *echi_plan_steps_whole(const struct echi_plan_request *w, const struct echi_plan *plan) {
+    if (plan->sync != ECHI_SYNC_BSP || !plan->cut || plan->sync_norm)
+        return "--micro-batches is of --sync bsp with --separate, without --sync-norm";
+    if (2 * plan->world > ECHI_WORLD_MAX) return "--micro-batches is for 512 nodes at most: leave it out";
+    if (echi_layers_norm_before(&w->layers, plan->cut))
+        return "--micro-batches cuts steps, and a batch-norm in front of the separated layers takes its statistics over whole ones: "
+               "leave it out";
+    return NULL;
+}
+
 uint32_t echi_plan_request_round(const struct echi_plan_request *w) {
     const uint32_t by_nodes = w->deterministic ? 0 : 16u * (uint32_t)w->world; /* bits that nodes cannot change need a B that they cannot */
     return w->batch ? w->batch : by_nodes > 64 ? by_nodes : 64;
@@ -443,6 +453,11 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     if (plan->cut) {
         plan->head = (uint16_t)head_of(w, times, fast);
         plan->shadow = (uint16_t)(1 + shadow_of(w, times, plan->head, plan->round));
+    }
+    if (w->micro_batches > 1 && plan->cut) {
+        const char *whole = echi_plan_steps_whole(w, plan);
+        if (whole) return refuse(text, cap, whole);
+        plan->micro_batches = (uint8_t)w->micro_batches;
     }
     const int home = plan->shadow == 0 ? fast : 0;   /* of an only owner */
     const bool async = w->sync != ECHI_SYNC_BSP;

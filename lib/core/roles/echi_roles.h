@@ -21,19 +21,24 @@
 enum echi_flight_phase { ECHI_FLIGHT_WAITS_WEIGHTS, ECHI_FLIGHT_IDLE, ECHI_FLIGHT_FORWARD, ECHI_FLIGHT_WAITS_HEAD,
                          ECHI_FLIGHT_ANSWERED, ECHI_FLIGHT_BACKWARD, ECHI_FLIGHT_WAITS_NORM, ECHI_FLIGHT_WAITS_PART,
                          ECHI_FLIGHT_WAITS_SHADOW };
+/* What the head has answered of a micro-batch: where, samples in its weights, and of the rows the loss and hits. */
+struct echi_answer { struct echi_slot slot; uint64_t head; double loss; uint32_t correct; };
 /* One step in flight. Each flight computes on the weights that answer its own last push. */
 struct echi_flight {
     enum echi_flight_phase phase;
     uint32_t since;                               /* which of several flights has been in this phase the longest */
     uint8_t weights;                              /* WORKER_WEIGHTS slot that it has whole */
     uint64_t version, samples;                    /* of those weights */
-    /* The slot that the step in hand computes on; early: its weights are not whole yet, and the layers in front of `gone` went forward. */
-    uint8_t place; bool early; uint16_t gone;
+    /* The slot that the step in hand computes on; early: its weights are not whole yet, and of each micro-batch the layers in front of
+     * `gone` went forward. */
+    uint8_t place; bool early; uint16_t gone[ECHI_MICRO_MAX];
+    /* Micro-batches of the step; so many have gone forward, and their rows have left, and backward; which the head has answered, a bit
+     * each, and what; and so many have copies of rows that are not known to be at the head's shadow. */
+    uint8_t micros, forwards, backwards, answered, copies;
+    struct echi_answer answer[ECHI_MICRO_MAX];
     struct echi_lease lease;                      /* being computed */
     struct echi_slot grads;                       /* where its gradients are */
-    struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
     uint64_t head;                                /* samples in the head's weights that it came from */
-    bool shadowed;                                /* the head's shadow has its rows, or there is none */
     double loss; uint32_t correct;
     int next_part;                                /* the part whose gradient travels next, from the last down */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
@@ -338,10 +343,11 @@ struct echi_head {
     uint64_t repeats;                             /* rows that came again; the driver reads it */
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     bool member[ECHI_WORLD_MAX];
-    bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
+    /* By place for rows (echi_plan_row_places). */
+    bool answering[ECHI_WORLD_MAX];               /* the gradient of the last rows has not left its slot */
     uint8_t rows[ECHI_WORLD_MAX];                 /* enum echi_rows: what these are */
-    struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
-    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose rows wait, the first to be served first */
+    struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait */
+    uint16_t queue[ECHI_WORLD_MAX];               /* places whose rows wait, the first to be served first */
     /* What was trained of each worker's rows, in a ring: samples that come again, because a node was lost, are not trained again. */
     uint32_t trained_count[ECHI_WORLD_MAX];
     struct { uint32_t epoch, start, n; } trained[ECHI_WORLD_MAX][ECHI_TRAINED_KEPT];

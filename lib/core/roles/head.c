@@ -11,10 +11,14 @@
 
 #include <string.h>
 
-/* The task takes in the rows of this rank. */
-static void take(const struct echi_head *h, struct echi_task *t, uint16_t rank) {
-    const struct echi_lease *l = &h->lease[rank];
-    t->rows[t->n_rows] = rank;
+static int places(const struct echi_head *h) { return echi_plan_row_places(&h->setup->plan) * h->setup->plan.world; }
+/* Whose rows come there. */
+static uint16_t rank_of(const struct echi_head *h, uint16_t place) { return place % h->setup->plan.world; }
+
+/* The task takes in the rows in this place. */
+static void take(const struct echi_head *h, struct echi_task *t, uint16_t place) {
+    const struct echi_lease *l = &h->lease[place];
+    t->rows[t->n_rows] = place;
     t->row_count[t->n_rows] = l->n;
     t->row_epoch[t->n_rows] = l->epoch;
     t->row_start[t->n_rows++] = l->start;
@@ -28,10 +32,12 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     h->shadow = echi_plan_shadow(&setup->plan) == setup->rank;
     for (int r = 0; r < setup->plan.world; r++) {
         h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
-        h->answering[r] = false;
-        h->rows[r] = ECHI_ROWS_NEW;
         h->trained_count[r] = 0;
-        h->lease[r] = (struct echi_lease){0};
+    }
+    for (int i = 0; i < places(h); i++) {
+        h->answering[i] = false;
+        h->rows[i] = ECHI_ROWS_NEW;
+        h->lease[i] = (struct echi_lease){0};
     }
 }
 
@@ -47,12 +53,13 @@ static bool free_weights(const struct echi_head *h, struct echi_slot *out) {
  * from rank 0 alone, for their lease to be in the state that is kept. Else their samples are issued again, and not trained again. */
 static bool in_vain(const struct echi_head *h, const struct echi_lease *l) { return h->setup->plan.lost[l->owner]; }
 
-static bool is_copy(const struct echi_head *h, int rank) { return h->rows[rank] == ECHI_ROWS_COPY; }
+static bool is_copy(const struct echi_head *h, int place) { return h->rows[place] == ECHI_ROWS_COPY; }
 
-/* Was this lease's work trained before, for a worker that is lost or for an owner that is? Or, if it is for a lost owner, in a lease
+/* Was the work of these rows trained before, for a worker that is lost or for an owner that is? Or, if it is for a lost owner, in a lease
  * that was issued since; then in part, maybe. */
-static bool repeats(const struct echi_head *h, const struct echi_lease *l) {
-    if (!l->again && !in_vain(h, l) && !h->setup->plan.lost[l->worker] && h->rows[l->worker] != ECHI_ROWS_AGAIN) return false;
+static bool repeats(const struct echi_head *h, int place) {
+    const struct echi_lease *l = &h->lease[place];
+    if (!l->again && !in_vain(h, l) && !h->setup->plan.lost[l->worker] && h->rows[place] != ECHI_ROWS_AGAIN) return false;
     for (int r = 0; r < h->setup->plan.world; r++) {
         const uint32_t kept = h->trained_count[r] < ECHI_TRAINED_KEPT ? h->trained_count[r] : ECHI_TRAINED_KEPT;
         for (uint32_t i = 0; i < kept; i++)
@@ -70,26 +77,27 @@ static void remember(struct echi_head *h, const struct echi_lease *l) {
     h->trained[l->worker][at].n = l->n;
 }
 
-/* A copy of rows has been trained, or need not be: the next may come. */
-static void end_copy(const struct echi_head *h, uint16_t rank, struct echi_actions *out) {
-    if (h->member[rank]) echi_act_post(out, rank, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, rank});
+/* The next rows may come to this place. */
+static void post(const struct echi_head *h, uint16_t place, struct echi_actions *out) {
+    if (h->member[rank_of(h, place)])
+        echi_act_post(out, rank_of(h, place), ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, place});
 }
 
 /* Those that were trained before. */
 static void drop_copies(struct echi_head *h, struct echi_actions *out) {
     int kept = 0;
     for (int i = 0; i < h->queued; i++) {
-        const uint16_t rank = h->queue[i];
-        if (is_copy(h, rank) && repeats(h, &h->lease[rank])) end_copy(h, rank, out);
-        else h->queue[kept++] = rank;
+        const uint16_t place = h->queue[i];
+        if (is_copy(h, place) && repeats(h, place)) post(h, place, out);
+        else h->queue[kept++] = place;
     }
     h->queued = kept;
 }
 
 /* Rows that come again are answered like the first time, with the weights of their round, and not trained. */
 static void take_untrained(struct echi_head *h, int at, struct echi_actions *out) {
-    const uint16_t rank = h->queue[at];
-    const struct echi_lease *l = &h->lease[rank];
+    const uint16_t place = h->queue[at];
+    const struct echi_lease *l = &h->lease[place];
     const bool before = h->policy->rounds && l->round < h->version;
     h->queued--;
     memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at) * sizeof h->queue[0]);
@@ -100,13 +108,13 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, before ? h->previous : h->current};
     t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
     t->divisor = l->round_size;
-    take(h, t, rank);
+    take(h, t, place);
     h->busy = 1;
 }
 
 /* Not rows whose answer would be written where the last one is still being read; nor, at a shadow, those of a round that is to come. */
-static bool may_take(const struct echi_head *h, uint16_t rank) {
-    return !h->answering[rank] && !(h->policy->rounds && h->lease[rank].round > h->version);
+static bool may_take(const struct echi_head *h, uint16_t place) {
+    return !h->answering[place] && !(h->policy->rounds && h->lease[place].round > h->version);
 }
 
 static void take_into_round(struct echi_head *h, const struct echi_task *t) {
@@ -124,7 +132,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     drop_copies(h, out);
     while (at < h->queued && !may_take(h, h->queue[at])) at++;
     if (at == h->queued) return;   /* waits for a SENT, or for rows */
-    if (repeats(h, &h->lease[h->queue[at]])) return take_untrained(h, at, out);
+    if (repeats(h, h->queue[at])) return take_untrained(h, at, out);
     struct echi_slot to = {0};
     if (!h->policy->rounds && !free_weights(h, &to)) return;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
@@ -140,17 +148,17 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     }
     int kept = 0;
     for (int i = 0; i < h->queued; i++) {
-        const uint16_t rank = h->queue[i];
-        const uint32_t n = h->lease[rank].n;
+        const uint16_t place = h->queue[i];
+        const uint32_t n = h->lease[place].n;
         /* The first is taken however many it brings, so nobody is passed for ever. */
-        if (!may_take(h, rank) || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
-            repeats(h, &h->lease[rank])) {
-            h->queue[kept++] = rank;
+        if (!may_take(h, place) || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
+            repeats(h, place)) {
+            h->queue[kept++] = place;
             continue;
         }
-        if (t->n_rows == 0 || echi_lease_before(&h->lease[rank], &t->lease)) t->lease = h->lease[rank];
-        take(h, t, rank);
-        remember(h, &h->lease[rank]);
+        if (t->n_rows == 0 || echi_lease_before(&h->lease[place], &t->lease)) t->lease = h->lease[place];
+        take(h, t, place);
+        remember(h, &h->lease[place]);
     }
     h->queued = kept;
     h->busy = 1;
@@ -181,18 +189,18 @@ static void pump(struct echi_head *h, struct echi_actions *out) {
 static void answer(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     for (int i = 0; i < t->n_rows; i++) {
-        const uint16_t rank = t->rows[i];
-        if (is_copy(h, rank)) end_copy(h, rank, out);
-        if (is_copy(h, rank) || !h->member[rank]) continue;   /* lost meanwhile */
+        const uint16_t place = t->rows[i], rank = rank_of(h, place);
+        if (is_copy(h, place)) post(h, place, out);
+        if (is_copy(h, place) || !h->member[rank]) continue;   /* lost meanwhile */
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
-        a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, rank};
-        h->answering[rank] = true;
-        a->msg.lease = h->lease[rank];
+        a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, place};
+        h->answering[place] = true;
+        a->msg.lease = h->lease[place];
         a->msg.loss = e->result->loss[i];
         a->msg.correct = e->result->correct[i];
         a->msg.version = h->version;
         a->msg.head = h->samples;
-        echi_act_post(out, rank, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, rank});
+        post(h, place, out);
     }
 }
 
@@ -230,16 +238,17 @@ static bool rows_fit(const struct echi_head *h, int from, const struct echi_leas
 }
 
 /* Behind what waits, but where a bound makes a group's workers wait for each other the fewest steps are first in the places of its rows. */
-static void queue_rows(struct echi_head *h, uint16_t rank) {
+static void queue_rows(struct echi_head *h, uint16_t place) {
     const uint8_t *group_of = h->setup->plan.group_of;
+    const uint16_t rank = rank_of(h, place);
     int at = h->queued++;
     for (int i = at - 1; i >= 0 && h->policy->bounded; i--) {
-        const uint16_t other = h->queue[i];
+        const uint16_t other = h->queue[i];   /* with rounds there is no bound, else one place a worker */
         if (group_of[other] != group_of[rank] || h->trained_count[other] <= h->trained_count[rank]) continue;
         h->queue[at] = other;
         at = i;
     }
-    h->queue[at] = rank;
+    h->queue[at] = place;
 }
 
 /* Rows of a lost worker are computed again by others. A copy stays: the head may have trained these rows, and answered them. */
@@ -247,7 +256,7 @@ static void on_lost(struct echi_head *h, int rank) {
     h->member[rank] = false;
     int kept = 0;
     for (int i = 0; i < h->queued; i++)
-        if (h->queue[i] != rank || is_copy(h, rank)) h->queue[kept++] = h->queue[i];
+        if (rank_of(h, h->queue[i]) != rank || is_copy(h, h->queue[i])) h->queue[kept++] = h->queue[i];
     h->queued = kept;
 }
 
@@ -283,12 +292,12 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
     case ECHI_KIND_ACT:
-        if (m->flag > ECHI_ROWS_AGAIN || !rows_fit(h, e->from, &m->lease, (enum echi_rows)m->flag))
+        if (m->flag > ECHI_ROWS_AGAIN || e->slot.index >= places(h) || !rows_fit(h, e->from, &m->lease, (enum echi_rows)m->flag))
             return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
-        h->lease[e->from] = m->lease;
-        h->rows[e->from] = m->flag;
-        queue_rows(h, e->from);
-        if (is_copy(h, e->from))
+        h->lease[e->slot.index] = m->lease;
+        h->rows[e->slot.index] = m->flag;
+        queue_rows(h, e->slot.index);
+        if (is_copy(h, e->slot.index))
             echi_act_send(out, e->from, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_SHADOWED)->msg.lease = m->lease;
         break;
     case ECHI_KIND_ASK:
@@ -313,8 +322,7 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
     case ECHI_EVENT_START:
         echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, 0});
         if (h->setup->plan.resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0});
-        for (int r = 0; r < h->setup->plan.world; r++)
-            if (h->member[r]) echi_act_post(out, r, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, (uint16_t)r});
+        for (uint16_t place = 0; place < places(h); place++) post(h, place, out);
         break;
     case ECHI_EVENT_MESSAGE: on_message(h, e, out); break;
     case ECHI_EVENT_GRADIENT: answer(h, e, out); break;

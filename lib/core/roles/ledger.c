@@ -72,9 +72,14 @@ static void lease(struct echi_coordinator *c, int rank, uint32_t n, struct echi_
     c->issued += n;
 }
 
+/* Samples of one lease that is issued again to this worker, at most. It is not cut, so in its stacks it takes the room of a micro-batch. */
+static uint32_t room_again(const struct echi_coordinator *c, int rank) {
+    return c->policy->rounds ? echi_micro_most(&c->plan, echi_plan_room(&c->plan, rank)) : c->size[rank];
+}
+
 /* The oldest of what is to be issued again, or as much of it as this worker has room for. */
 static void lease_again(struct echi_coordinator *c, int rank, struct echi_actions *out) {
-    const uint32_t room = c->policy->rounds ? echi_plan_room(&c->plan, rank) : c->size[rank];
+    const uint32_t room = room_again(c, rank);
     struct echi_lease *first = &c->again[0], part = *first;
     if (part.n > room) {
         part.n = room;
@@ -92,13 +97,16 @@ static void lease_again(struct echi_coordinator *c, int rank, struct echi_action
 }
 
 /* What is issued again because its worker or its owner is lost, or because it was dropped. Those that it was computed together with do not
- * wait for it. */
+ * wait for it. Each of its micro-batches is a lease now: the head may have trained some of them. */
 static void put_again(struct echi_coordinator *c, const struct echi_lease *l) {
-    struct echi_lease *again = &c->again[c->n_again++];
-    *again = *l;
-    again->again = 1;
-    again->part = 0;
-    again->together = 0;
+    const int micros = echi_lease_micros(&c->plan, l);
+    for (int i = 0; i < micros; i++) {
+        struct echi_lease *again = &c->again[c->n_again++];
+        *again = echi_lease_micro(&c->plan, l, i);
+        again->again = 1;
+        again->part = 0;
+        again->together = 0;
+    }
 }
 
 /* An owner's marks rise with the numbers of a worker's leases: none is dealt while one of an earlier stay in the group is out. */
@@ -126,7 +134,7 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
         for (int r = 0; r < p->world && !kept; r++)
             if (may_compute(c, r, first) &&
                 (to < 0 || (load[r] + 1) * echi_plan_share(p, to) < (load[to] + 1) * echi_plan_share(p, r))) to = r;
-        const uint32_t room = echi_plan_room(p, to);
+        const uint32_t room = room_again(c, to);
         load[to] += c->again[0].n < room ? c->again[0].n : room;
         lease_again(c, to, out);
     }

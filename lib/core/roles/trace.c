@@ -44,6 +44,8 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put8(w, t->kind);
     echi_put8(w, t->role);
     echi_put8(w, t->flight);
+    echi_put8(w, t->micro);
+    echi_put8(w, t->micros);
     put_slot(w, t->act);
     echi_put8(w, t->first);
     echi_put8(w, t->n_rows);
@@ -59,6 +61,7 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     put_slot(w, t->grads);
     put_slot(w, t->state);
     put_slot(w, t->state_out);
+    put_slot(w, t->own);
     echi_put_bytes(w, t->peer, sizeof t->peer);
     echi_put32(w, t->samples);
     echi_put32(w, t->divisor);
@@ -84,10 +87,13 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->kind = echi_get8(r);
     t->role = echi_get8(r);
     t->flight = echi_get8(r);
+    t->micro = echi_get8(r);
+    t->micros = echi_get8(r);
     t->act = get_slot(r);
     t->first = echi_get8(r);
     t->n_rows = echi_get8(r);
     if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->flight >= ECHI_FLIGHTS || t->n_rows > ECHI_MERGE_STEPS) r->ok = false;
+    if (t->micros > ECHI_MICRO_MAX || (t->micro > 0 && t->micro >= t->micros) || (t->micro > 0 && t->flight > 0)) r->ok = false;
     for (int i = 0; r->ok && i < t->n_rows; i++) {
         t->rows[i] = echi_get16(r);
         if (t->rows[i] >= ECHI_WORLD_MAX) r->ok = false;
@@ -101,6 +107,7 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->grads = get_slot(r);
     t->state = get_slot(r);
     t->state_out = get_slot(r);
+    t->own = get_slot(r);
     echi_get_bytes(r, t->peer, sizeof t->peer);
     t->samples = echi_get32(r);
     t->divisor = echi_get32(r);
@@ -428,6 +435,7 @@ static void put_layers(struct echi_writer *w, const struct echi_layers *l) {
     for (int i = 0; i < l->count; i++) {
         echi_put64(w, l->params[i]);
         echi_put8(w, l->joined[i]);
+        echi_put8(w, l->norm[i]);
         echi_put32(w, l->width[i]);
     }
 }
@@ -440,6 +448,7 @@ static void get_layers(struct echi_reader *r, struct echi_layers *l) {
     for (int i = 0; r->ok && i < l->count; i++) {
         l->params[i] = echi_get64(r);
         l->joined[i] = echi_get8(r) != 0;
+        l->norm[i] = echi_get8(r) != 0;
         l->width[i] = echi_get32(r);
         if (l->params[i] == 0 || l->params[i] > UINT64_C(1) << 40) r->ok = false;
     }
@@ -478,6 +487,7 @@ void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request
     echi_put8(w, (uint8_t)(s->separate + 1));
     echi_put8(w, s->has_cut);
     echi_put8(w, s->shadow);
+    echi_put8(w, (uint8_t)s->micro_batches);
     echi_put8(w, (uint8_t)s->groups);
     echi_put8(w, (uint8_t)s->shares);
     for (int r = 0; r < s->world; r++) echi_put32(w, s->share[r]);
@@ -526,15 +536,17 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     memset(s, 0, sizeof *s);
     const uint8_t sync = echi_get8(r);
     const uint16_t world = echi_get16(r);
-    const uint8_t separate = echi_get8(r), has_cut = echi_get8(r), shadow = echi_get8(r);
+    const uint8_t separate = echi_get8(r), has_cut = echi_get8(r), shadow = echi_get8(r), micros = echi_get8(r);
     const uint8_t groups = echi_get8(r), shares = echi_get8(r);
-    if (sync >= ECHI_SYNCS || world < 1 || world > ECHI_WORLD_MAX || separate > 2 || groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
+    if (sync >= ECHI_SYNCS || world < 1 || world > ECHI_WORLD_MAX || separate > 2 || micros > ECHI_MICRO_MAX ||
+        groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
         r->ok = false;
     s->sync = (enum echi_sync)sync;
     s->world = world;
     s->separate = separate - 1;
     s->has_cut = has_cut != 0;
     s->shadow = shadow != 0;
+    s->micro_batches = micros;
     s->groups = groups;
     s->shares = (enum echi_shares)shares;
     for (int i = 0; r->ok && i < world; i++) s->share[i] = echi_get32(r);

@@ -39,12 +39,18 @@ static void enter(struct echi_worker *w, struct echi_flight *s, enum echi_flight
     s->since = w->turns++;
 }
 
+/* Is it in this phase? Of several micro-batches some may wait for the head while another is computed. */
+static bool is_in(const struct echi_flight *s, enum echi_flight_phase phase) {
+    if (phase != ECHI_FLIGHT_WAITS_HEAD) return s->phase == phase;
+    return echi_flight_begun(s) && s->answered != (1u << s->forwards) - 1;
+}
+
 /* Of the flights in this phase the one that has been in it the longest, behind `before`; NULL when there is none. */
 static struct echi_flight *oldest_behind(struct echi_worker *w, enum echi_flight_phase phase, const struct echi_flight *before) {
     struct echi_flight *found = NULL;
     for (int i = 0; i < w->setup->plan.flights; i++) {
         struct echi_flight *s = &w->flight[i];
-        if (s->phase == phase && (!before || s->since > before->since) && (!found || s->since < found->since)) found = s;
+        if (is_in(s, phase) && (!before || s->since > before->since) && (!found || s->since < found->since)) found = s;
     }
     return found;
 }
@@ -84,23 +90,47 @@ static void code(struct echi_worker *w, struct echi_task *t) {
     w->fresh = w->fresh && t->sums.kind != ECHI_SLOT_NONE;
 }
 
+/* The task is about this micro-batch of the step. */
+static void name_micro(const struct echi_worker *w, const struct echi_flight *s, int micro, struct echi_task *t) {
+    t->micro = (uint8_t)micro;
+    t->micros = s->micros;
+    t->lease = echi_lease_micro(&w->setup->plan, &s->lease, micro);
+}
+
 static void forward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     const bool separated = w->setup->plan.cut;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     echi_worker_norms_name(w, s, t);
-    t->from = s->gone;
-    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->flight};
+    name_micro(w, s, s->forwards, t);
+    t->from = s->gone[s->forwards];
+    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, (uint16_t)(t->flight + t->micro)};
     else code(w, t);
     w->takeover.gradients = false;
     enter(w, s, separated ? ECHI_FLIGHT_FORWARD : ECHI_FLIGHT_BACKWARD);
 }
 
+/* Micro-batches go backward in their order, whatever the order of the head's answers, so that sums are the same bits in every run. */
 static void backward(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
     struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
     echi_worker_norms_name(w, s, t);
-    t->act = s->act_grad;
-    code(w, t);
+    if (s->backwards + 1 == s->micros) code(w, t);   /* all of the step's gradients */
+    name_micro(w, s, s->backwards, t);
+    if (t->micro > 0 && !p->deterministic) t->own = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, p->flights};
+    t->act = s->answer[t->micro].slot;
+    s->head = s->answer[t->micro].head;
+    s->loss = 0;
+    s->correct = 0;
+    for (int i = 0; i <= t->micro; i++) {
+        s->loss += s->answer[i].loss;
+        s->correct += s->answer[i].correct;
+    }
     enter(w, s, ECHI_FLIGHT_BACKWARD);
+}
+
+/* Nothing is left to be computed of this step before the head's next answer, or that is here. */
+static void wait_for_head(struct echi_worker *w, struct echi_flight *s) {
+    enter(w, s, s->answered >> s->backwards & 1 ? ECHI_FLIGHT_ANSWERED : ECHI_FLIGHT_WAITS_HEAD);
 }
 
 /* ---- a forward while weights come ---- */
@@ -112,14 +142,18 @@ static int layers_here(const struct echi_worker *w, uint8_t place) {
     return part < w->parts ? w->setup->plan.parts.part[part].first : w->setup->cut;
 }
 
-/* As far as there are weights for it. The task that goes to the end writes what the step before sent, so that has to have left. */
+/* As far as there are weights for it, the first micro-batch that has not gone so far. The task that goes to the end writes what the step
+ * before sent, so that has to have left. */
 static void forward_early(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
     const int here = s->early ? layers_here(w, s->place) : w->setup->cut;
-    if (s->early ? here == s->gone : s->sending > 0) return enter(w, s, ECHI_FLIGHT_WAITS_PART);
+    int micro = 0;
+    while (s->early && micro < s->micros && s->gone[micro] == here) micro++;
+    if (s->early ? micro == s->micros : s->sending > 0) return enter(w, s, ECHI_FLIGHT_WAITS_PART);
     if (!s->early) return forward(w, s, now, out);
     struct echi_task *t = compute(w, s, w->setup->plan.cut ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
+    name_micro(w, s, micro, t);
     t->grads = (struct echi_slot){0};
-    t->from = s->gone;
+    t->from = s->gone[micro];
     t->until = (uint16_t)here;
     enter(w, s, ECHI_FLIGHT_FORWARD);
 }
@@ -152,7 +186,9 @@ static void begin_step(struct echi_worker *w, struct echi_flight *s, int lease, 
     s->part = 0;
     s->place = place;
     s->early = place != s->weights;
-    s->gone = 0;
+    s->micros = (uint8_t)echi_lease_micros(&w->setup->plan, &s->lease);
+    s->forwards = s->backwards = s->answered = s->copies = 0;
+    memset(s->gone, 0, sizeof s->gone);
 }
 
 /* On weights of which the first parts have come. */
@@ -337,16 +373,22 @@ static void post_answer(struct echi_worker *w, struct echi_slot slot, struct ech
     echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, slot);
 }
 
+/* Of the micro-batches that the head owes answers the one that this lease is, -1: none. */
+static int micro_of(const struct echi_worker *w, const struct echi_flight *s, const struct echi_lease *l) {
+    for (int i = 0; i < s->forwards && l->id == s->lease.id; i++)
+        if (!(s->answered >> i & 1) && echi_lease_micro(&w->setup->plan, &s->lease, i).start == l->start) return i;
+    return -1;
+}
+
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_HEAD);   /* the head answers in the order it was asked */
-    if (e->from != w->setup->plan.head || !s || e->msg->lease.id != s->lease.id)
+    struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_HEAD);   /* the head answers steps in the order it was asked */
+    const int micro = s ? micro_of(w, s, &e->msg->lease) : -1;
+    if (e->from != w->setup->plan.head || micro < 0)
         return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
-    s->loss = e->msg->loss;
-    s->correct = e->msg->correct;
-    s->act_grad = e->slot;
-    s->head = e->msg->head;
+    s->answer[micro] = (struct echi_answer){e->slot, e->msg->head, e->msg->loss, e->msg->correct};
+    s->answered |= (uint8_t)(1u << micro);
     w->answers |= (uint8_t)(1u << e->slot.index);
-    if (!s->abandoned) return enter(w, s, ECHI_FLIGHT_ANSWERED);
+    if (!s->abandoned) return s->phase == ECHI_FLIGHT_WAITS_HEAD ? wait_for_head(w, s) : (void)0;
     post_answer(w, e->slot, out);
     over(w, s);
 }
@@ -354,14 +396,15 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
 /* The gradients of a step are there, and whoever may be the head next has its rows: a push that is in is never computed again. Where rounds
  * are waited for, another lease of this round may come: its weights are those that are here. */
 static void end_step(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
-    if (!s->shadowed) return enter(w, s, ECHI_FLIGHT_WAITS_SHADOW);
+    if (s->copies > 0) return enter(w, s, ECHI_FLIGHT_WAITS_SHADOW);
     echi_worker_push(w, s, true, now, out);
     enter(w, s, w->policy->rounds ? ECHI_FLIGHT_IDLE : ECHI_FLIGHT_WAITS_WEIGHTS);
 }
 
-static void set_shadowed(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
-    s->shadowed = true;
-    if (s->phase == ECHI_FLIGHT_WAITS_SHADOW) end_step(w, s, now, out);
+/* So many of its copies are under way. */
+static void set_copies(struct echi_worker *w, struct echi_flight *s, int copies, int64_t now, struct echi_actions *out) {
+    s->copies = (uint8_t)copies;
+    if (copies == 0 && s->phase == ECHI_FLIGHT_WAITS_SHADOW) end_step(w, s, now, out);
 }
 
 /* Rows of a step that is over are asked about by nobody. */
@@ -369,27 +412,41 @@ static void on_shadowed(struct echi_worker *w, const struct echi_event *e, struc
     const struct echi_plan *p = &w->setup->plan;
     if (e->from != echi_plan_shadow(p) && e->from != p->head)
         return echi_act_fault(out, ECH_E_INTERNAL, "a node that is no shadow of the head said that it has rows");
-    for (int i = 0; i < p->flights; i++)
-        if (echi_flight_begun(&w->flight[i]) && w->flight[i].lease.id == e->msg->lease.id) set_shadowed(w, &w->flight[i], e->now, out);
+    for (int i = 0; i < p->flights; i++) {
+        struct echi_flight *s = &w->flight[i];
+        if (echi_flight_begun(s) && s->lease.id == e->msg->lease.id && s->copies > 0) set_copies(w, s, s->copies - 1, e->now, out);
+    }
 }
 
-static void send_rows(struct echi_worker *w, struct echi_flight *s, enum echi_rows what, struct echi_actions *out) {
+static void send_rows(struct echi_worker *w, struct echi_flight *s, int micro, enum echi_rows what, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     const int to = what == ECHI_ROWS_COPY ? echi_plan_shadow(p) : p->head;
     struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
-    a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, (uint16_t)(s - w->flight)};
-    a->msg.lease = s->lease;
+    a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, (uint16_t)(s - w->flight + micro)};
+    a->msg.lease = echi_lease_micro(p, &s->lease, micro);
     a->msg.flag = (uint8_t)what;
     s->sending++;
+    if (what == ECHI_ROWS_COPY) s->copies++;
+}
+
+/* A micro-batch has gone forward; those behind it go first, so that the head has work. */
+static void forwarded(struct echi_worker *w, struct echi_flight *s, int64_t now, struct echi_actions *out) {
+    const int micro = s->forwards++;
+    send_rows(w, s, micro, ECHI_ROWS_NEW, out);
+    if (w->shadow >= 0) send_rows(w, s, micro, ECHI_ROWS_COPY, out);
+    if (s->forwards < s->micros) return forward(w, s, now, out);
+    wait_for_head(w, s);
 }
 
 /* The shadow is the head now, and has no place for answers yet. Rows that wait for one are behind their copy: they are not trained again.
  * They are answered in the order in which they are sent, so the first to wait is the first. */
 static void turn_to_shadow(struct echi_worker *w, struct echi_actions *out) {
     struct echi_flight *waits = NULL;
-    for (int i = 0; i < w->setup->plan.flights; i++)
+    for (int i = 0; i < echi_plan_stacks(&w->setup->plan); i++)
         if (!(w->answers >> i & 1)) post_answer(w, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i}, out);
-    while ((waits = oldest_behind(w, ECHI_FLIGHT_WAITS_HEAD, waits))) send_rows(w, waits, ECHI_ROWS_AGAIN, out);
+    while ((waits = oldest_behind(w, ECHI_FLIGHT_WAITS_HEAD, waits)))
+        for (int i = 0; i < waits->forwards; i++)
+            if (!(waits->answered >> i & 1)) send_rows(w, waits, i, ECHI_ROWS_AGAIN, out);
 }
 
 /* The head or its shadow is lost, as the plan says. */
@@ -397,7 +454,7 @@ static void on_head_lost(struct echi_worker *w, const struct echi_event *e, stru
     if (w->head != w->setup->plan.head) turn_to_shadow(w, out);
     w->head = w->setup->plan.head;
     for (int i = 0; i < w->setup->plan.flights; i++)
-        if (w->shadow == e->from) set_shadowed(w, &w->flight[i], e->now, out);
+        if (w->shadow == e->from) set_copies(w, &w->flight[i], 0, e->now, out);
     w->shadow = echi_plan_shadow(&w->setup->plan);
 }
 
@@ -453,7 +510,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     if (e->task->norm.kind) echi_act_post(out, s->lease.owner, ECHI_KIND_NORM_ALL, e->task->norm);
     if ((e->task->kind == ECHI_TASK_FORWARD || e->task->until > 0) && s->abandoned) return over(w, s);
     if (e->task->until > 0) {
-        s->gone = e->task->until;
+        s->gone[e->task->micro] = e->task->until;
         enter(w, s, ECHI_FLIGHT_WAITS_PART);
         return echi_worker_drops_forward(w, out);
     }
@@ -466,20 +523,15 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         echi_worker_norms_stop(w, s, e->task, out);
         return enter(w, s, ECHI_FLIGHT_WAITS_NORM);
     }
-    if (e->task->kind == ECHI_TASK_FORWARD) {
-        send_rows(w, s, ECHI_ROWS_NEW, out);
-        s->shadowed = w->shadow < 0;
-        if (!s->shadowed) send_rows(w, s, ECHI_ROWS_COPY, out);
-        return enter(w, s, ECHI_FLIGHT_WAITS_HEAD);
-    }
+    if (e->task->kind == ECHI_TASK_FORWARD) return forwarded(w, s, e->now, out);
     if (e->task->kind == ECHI_TASK_BACKWARD) post_answer(w, e->task->act, out);
     if (s->abandoned) return over(w, s);
+    if (e->task->kind == ECHI_TASK_BACKWARD && ++s->backwards < s->micros) return wait_for_head(w, s);
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
     w->takeover.gradients = e->task->kind == ECHI_TASK_STEP && s->grads.kind == ECHI_SLOT_WORKER_GRADS;
     w->takeover.of = s->lease;
-    if (e->task->kind == ECHI_TASK_STEP) s->shadowed = true;   /* it has no rows */
     end_step(w, s, e->now, out);
 }
 
@@ -533,7 +585,7 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
         struct echi_flight *s = &w->flight[i];
         if (!echi_flight_begun(s) || s->lease.owner != e->from) continue;
         owned = s->abandoned = true;
-        if (s->phase == ECHI_FLIGHT_ANSWERED) post_answer(w, s->act_grad, out);
+        if (s->phase == ECHI_FLIGHT_ANSWERED) post_answer(w, s->answer[0].slot, out);   /* only bsp cuts steps, and loses no owner */
         else if (s->phase != ECHI_FLIGHT_WAITS_SHADOW) continue;
         over(w, s);   /* what waits for a batch-norm's sums does so under bsp, where no owner can be lost */
     }
@@ -571,9 +623,9 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
         w->flight[i].weights = (uint8_t)(2 * i);
         if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
         post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
-        if (w->setup->plan.cut)
-            echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
+    for (int i = 0; i < echi_plan_stacks(&w->setup->plan) && w->setup->plan.cut; i++)
+        echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i});
     if (w->ring.on) echi_worker_ring_start(w, out);
     if (w->setup->norms > 0) echi_act_post(out, w->owner, ECHI_KIND_NORM_ALL, (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0});
 }
@@ -587,6 +639,11 @@ static void step_local(struct echi_worker *w, const struct echi_event *e, struct
     echi_worker_local(w, e, out);
 }
 
+/* Whose payload this slot has sent. */
+static struct echi_flight *flight_of(struct echi_worker *w, struct echi_slot slot) {
+    return &w->flight[slot.kind == ECHI_SLOT_WORKER_WEIGHTS || w->setup->plan.flights == 1 ? 0 : slot.index];
+}
+
 void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const bool asked = e->type == ECHI_EVENT_MESSAGE && e->msg->kind == ECHI_KIND_ASK;
     if (w->given && !asked) return;
@@ -596,7 +653,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_WORKER_NORM) w->flight[0].norm_sending = false;   /* with rounds there is one flight */
-        else if (!echi_worker_ring_sent(w, e)) w->flight[e->slot.kind == ECHI_SLOT_WORKER_WEIGHTS ? 0 : e->slot.index].sending--;
+        else if (!echi_worker_ring_sent(w, e)) flight_of(w, e->slot)->sending--;
         break;
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
@@ -620,7 +677,12 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
 }
 
 bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out) {
+    const struct echi_flight *s = &w->flight[0];
     if (w->policy->local) return echi_worker_local_next(w, out);
-    if (w->n_leases > 0) *out = w->lease[0];
+    if (s->phase == ECHI_FLIGHT_FORWARD && s->forwards + 1 < s->micros) {
+        *out = echi_lease_micro(&w->setup->plan, &s->lease, s->forwards + 1);
+        return true;
+    }
+    if (w->n_leases > 0) *out = echi_lease_micro(&w->setup->plan, &w->lease[0], 0);
     return w->n_leases > 0;
 }

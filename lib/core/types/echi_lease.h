@@ -33,6 +33,19 @@ static inline bool echi_lease_before(const struct echi_lease *a, const struct ec
     return a->epoch != b->epoch ? a->epoch < b->epoch : a->start < b->start;
 }
 
+/* ---- micro.c: a step in micro-batches ----
+ * Its rows go to the head as they are computed, and gradients come back meanwhile. Each is a range of the step's lease, and is named as a
+ * lease with the same number. A lease that is issued again is one of those that a lost worker's had, or a part of one, and is not cut: so
+ * the head has trained all of it, or nothing. */
+/* How many a step of n samples has; samples of the largest of them, of all steps of up to n. */
+int echi_micro_count(const struct echi_plan *plan, uint32_t n);
+uint32_t echi_micro_most(const struct echi_plan *plan, uint32_t n);
+int echi_lease_micros(const struct echi_plan *plan, const struct echi_lease *lease);
+struct echi_lease echi_lease_micro(const struct echi_plan *plan, const struct echi_lease *lease, int micro);
+/* Places that a head has for rows of each worker: with micro-batches one is filled while the other is computed. The i-th of rank r is
+ * slot r + i * world. */
+int echi_plan_row_places(const struct echi_plan *plan);
+
 /* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
 bool echi_lease_valid(const struct echi_lease *lease, const struct echi_plan *plan);
 

@@ -17,6 +17,8 @@
 #define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
 #define ECHI_MERGE_STEPS 64           /* steps whose rows it merges at most: 256 rows fill them with 4 each, and tasks stay small */
 #define ECHI_FLIGHTS 2                /* steps of one worker in flight at most */
+#define ECHI_MICRO_MAX 8              /* micro-batches of a step at most; steps are cut or several, not both */
+#define ECHI_STACKS (ECHI_FLIGHTS > ECHI_MICRO_MAX ? ECHI_FLIGHTS : ECHI_MICRO_MAX)   /* whose activations a worker keeps, at most */
 #define ECHI_LEASES_AHEAD 8           /* leases dealt ahead to a worker, beside those that it computes, at most: so many that no round trip
                                          shows. One at first, and one more each time that it runs out while one is on its way (ledger.c) */
 #define ECHI_ROUND_PARTS 16           /* a share of a round may be leased in so many parts, see echi_plan_room */

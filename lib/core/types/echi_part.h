@@ -36,7 +36,10 @@ struct echi_layers {
     uint64_t params[ECHI_UNITS_MAX];
     uint32_t width[ECHI_UNITS_MAX];       /* floats a sample that cross a cut in front of it; 0: none may be there, or nobody knows */
     bool joined[ECHI_UNITS_MAX];    /* kept with the layer in front of it: a batch-norm, with its convolution */
+    bool norm[ECHI_UNITS_MAX];      /* a batch-norm */
 };
+/* Is a batch-norm in front of this layer? */
+bool echi_layers_norm_before(const struct echi_layers *layers, int end);
 
 /* What is wrong with a table, of which part, and with which numbers; lib/exec/part_text.c has the sentences. */
 enum echi_part_rule {

@@ -41,6 +41,8 @@ struct echi_plan {
                                              that is lost; 0: none */
     uint8_t flights;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
+    uint8_t micro_batches;                /* into which a worker cuts its step (micro.c), 2 to ECHI_MICRO_MAX; 0: it does not. BSP with a
+                                             head only, not with sync_norm, nor where a batch-norm is in front of the cut */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole reduction blocks, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
@@ -153,6 +155,8 @@ bool echi_plan_sums_in_push(const struct echi_plan *plan);
 void echi_plan_deal(const struct echi_plan *plan, uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]);
 /* The same by other shares than the plan's, of which some living worker has one. */
 void echi_plan_deal_by(const struct echi_plan *plan, const uint32_t share[ECHI_WORLD_MAX], uint32_t size, uint32_t out_n[ECHI_WORLD_MAX]);
+/* Steps and micro-batches whose activations a worker keeps at once: its stacks, its places for rows and for their gradients. */
+static inline int echi_plan_stacks(const struct echi_plan *plan) { return plan->micro_batches ? plan->micro_batches : plan->flights; }
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 
@@ -202,7 +206,7 @@ int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
 int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (197 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
+    (198 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

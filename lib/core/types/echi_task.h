@@ -9,9 +9,10 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_WEIGHTS,   /* [flights + echi_plan_places]: each flight's current one, and spare ones posted for each owner. Coded
                                    [2 * flights + 1]: a spare one for each flight, and the copy that has taken all that
                                    came. `local`: [1] */
-    ECHI_SLOT_WORKER_GRADS,     /* [flight]; with echi_plan_grads_in_weights in use only after a loss */
-    ECHI_SLOT_WORKER_ACT,       /* [flight] rows and labels on their way to the head */
-    ECHI_SLOT_WORKER_ACT_GRAD,  /* [flights] in the order in which they come */
+    ECHI_SLOT_WORKER_GRADS,     /* [flight]; with echi_plan_grads_in_weights in use only after a loss. With micro-batches [1] has those of
+                                   one, which are added to [0]; not with `deterministic`, where they are added as whole numbers */
+    ECHI_SLOT_WORKER_ACT,       /* [flight + micro-batch] rows and labels on their way to the head */
+    ECHI_SLOT_WORKER_ACT_GRAD,  /* [echi_plan_stacks] in the order in which they come */
     ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
     ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round; with echi_plan_sums_in_push in use only after a loss */
     ECHI_SLOT_OWNER_WEIGHTS,    /* [echi_plan_snapshots], at most ECHI_SNAPSHOTS */
@@ -19,8 +20,9 @@ enum echi_slot_kind {
     ECHI_SLOT_OWNER_W0,         /* [1] several groups: the common start */
     ECHI_SLOT_OWNER_STATE,      /* [ECHI_STATE_COPIES] A_g */
     ECHI_SLOT_OWNER_PEER,       /* [2 * group + 0 or 1] the others' states: last complete, and one being received */
-    ECHI_SLOT_HEAD_ROWS,        /* [rank of the worker] activations and labels, as ACT carries them */
-    ECHI_SLOT_HEAD_ROWS_GRAD,   /* [rank of the worker] */
+    ECHI_SLOT_HEAD_ROWS,        /* [rank of the worker + place * world] activations and labels, as ACT carries them; places:
+                                   echi_plan_row_places */
+    ECHI_SLOT_HEAD_ROWS_GRAD,   /* the same */
     ECHI_SLOT_HEAD_GRADS,       /* [1] */
     ECHI_SLOT_HEAD_SUM,         /* [1] BSP */
     ECHI_SLOT_HEAD_WEIGHTS,     /* [3] */
@@ -82,17 +84,21 @@ enum echi_task_kind {
 struct echi_task {
     uint8_t kind, role;
     uint8_t flight;                         /* FORWARD, BACKWARD, STEP: whose activations */
+    uint8_t micro, micros;                  /* FORWARD, BACKWARD: which of so many micro-batches, whose range `lease` has. Gradients are
+                                               those of all up to it, and are told of with the last */
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then,
                                                lent or not */
     uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM; with `only` */
-    uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: ranks whose HEAD_ROWS, OWNER_NORM slots are meant, in this order */
+    uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: indices of the HEAD_ROWS, OWNER_NORM slots that are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD, NORM: samples of each */
     uint32_t row_epoch[ECHI_MERGE_STEPS], row_start[ECHI_MERGE_STEPS];   /* HEAD: which they are, as in a lease */
     struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id.
                                                HEAD, HEAD_APPLY, APPLY of a round: of several, the one that stands first in the data */
     struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH, LOCAL_APPLY: in place, LOCAL_JOIN) */
     struct echi_slot grads, state, state_out;
+    struct echi_slot own;                   /* BACKWARD of a micro-batch behind the first: its gradients, which are added to `grads`; none
+                                               with `deterministic` */
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
                                                ECHI_NONE for one's own and for states not there yet */
     uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor.

@@ -313,6 +313,9 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync_norm > 1 || (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
     if (p->shares_follow > 1 || (p->shares_follow && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
     if (p->flights > 1 && (policy->rounds || !p->cut)) return false;
+    if (p->micro_batches == 1 || p->micro_batches > ECHI_MICRO_MAX) return false;
+    /* Each place for rows has a slot of its own. */
+    if (p->micro_batches && (p->sync != ECHI_SYNC_BSP || !p->cut || p->sync_norm || 2 * p->world > ECHI_WORLD_MAX)) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
     const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->cut;
     if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
@@ -394,6 +397,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put16(&w, p->head);
     echi_put16(&w, p->shadow);
     echi_put8(&w, p->flights);
+    echi_put8(&w, p->micro_batches);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put8(&w, p->sync_norm);
@@ -441,6 +445,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->head = echi_get16(&r);
     p->shadow = echi_get16(&r);
     p->flights = echi_get8(&r);
+    p->micro_batches = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->sync_norm = echi_get8(&r);

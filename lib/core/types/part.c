@@ -93,3 +93,9 @@ void echi_parts_get(struct echi_reader *r, struct echi_parts *out) {
         at = end_of(p);
     }
 }
+
+bool echi_layers_norm_before(const struct echi_layers *layers, int end) {
+    for (int i = 0; i < end && i < layers->count; i++)
+        if (layers->norm[i]) return true;
+    return false;
+}

@@ -198,8 +198,8 @@ static void do_post(struct echi_node *n, const struct echi_action *a) {
     switch (a->slot.kind) {
     case ECHI_SLOT_WORKER_NORM_ALL: return post_bytes(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_OWNER_NORM: return post_bytes(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));
-    case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
-    case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_plan_room(&n->setup.plan, n->rank); break;
+    case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_micro_most(&n->setup.plan, echi_plan_room(&n->setup.plan, a->to)); break;
+    case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_micro_most(&n->setup.plan, echi_plan_room(&n->setup.plan, n->rank)); break;
     case ECHI_SLOT_COORD_PARAMS: return post_copy(n, a);
     case ECHI_SLOT_NODE_FINAL: m.flag = ECHI_PARAMS_FINAL; break;
     case ECHI_SLOT_OWNER_MOMENTUM:

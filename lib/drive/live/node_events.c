@@ -185,6 +185,7 @@ static void log_plan(struct echi_node *n) {
     if (p->cut)
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head, from %s on, is trained by rank %d",
                         n->job->layer[p->cut].name, p->head);
+    if (p->micro_batches) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: each step is cut in %d micro-batches", p->micro_batches);
     if (p->shadow > 0) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: rank %d is the head's shadow", echi_plan_shadow(p));
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;

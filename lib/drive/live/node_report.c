@@ -83,6 +83,7 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p, const str
     r->head = p->cut ? p->head : -1;
     snprintf(r->head_from, sizeof r->head_from, "%s", p->cut ? job->layer[p->cut].name : "");
     r->round = (int)p->round;
+    r->micro_batches = p->micro_batches ? p->micro_batches : 1;
     if (p->codec == ECHI_CODEC_DENSE) snprintf(r->codec, sizeof r->codec, "dense");
     else snprintf(r->codec, sizeof r->codec, "topk:%s", echi_ratios_name((enum echi_ratios)p->ratios));
     for (int i = 0; i < p->world; i++) {

@@ -123,6 +123,10 @@ static int waits_for_part_of(const struct echi_node *n, const struct echi_flight
     return echi_plan_part_owner(&n->setup.plan, n->setup.plan.group_of[n->rank], part);
 }
 
+static void add_micro(struct echi_print *l, const struct echi_flight *s, int micro) {
+    if (s->micros > 1) echi_print(l, ", micro-batch %d of %d", micro + 1, s->micros);
+}
+
 static void add_flight(struct echi_print *l, const struct echi_node *n, const struct echi_flight *s) {
     switch (s->phase) {
     case ECHI_FLIGHT_WAITS_WEIGHTS:
@@ -137,14 +141,21 @@ static void add_flight(struct echi_print *l, const struct echi_node *n, const st
                        n->role.worker->lease[0].id, (unsigned long long)s->version);
         else echi_print(l, "waits for another flight to go first with lease %u", n->role.worker->lease[0].id);
         break;
-    case ECHI_FLIGHT_FORWARD: echi_print(l, "computes lease %u forward", s->lease.id); break;
-    case ECHI_FLIGHT_WAITS_HEAD: echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
+    case ECHI_FLIGHT_FORWARD:
+        echi_print(l, "computes lease %u forward", s->lease.id);
+        add_micro(l, s, s->forwards);
+        break;
+    case ECHI_FLIGHT_WAITS_HEAD:
+        echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id);
+        add_micro(l, s, s->backwards);
+        break;
     case ECHI_FLIGHT_WAITS_SHADOW:
         echi_print(l, "waits for the head's shadow, rank %d, to have the rows of lease %u", echi_plan_shadow(&n->setup.plan), s->lease.id);
         break;
     case ECHI_FLIGHT_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
     case ECHI_FLIGHT_BACKWARD:
         echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.cut ? " backward" : "");
+        add_micro(l, s, s->backwards);
         if (s->next_part < 0) break;
         echi_print(l, ", next to leave is the gradient of ");
         add_part(l, n, s->next_part);
@@ -154,7 +165,7 @@ static void add_flight(struct echi_print *l, const struct echi_node *n, const st
             echi_print(l, "waits until %d gradients of the step before lease %u have left", s->sending, s->lease.id);
             break;
         }
-        echi_print(l, "waits for the weights of %s, %d layers into lease %u, from rank %d", n->job->layer[s->gone].name, s->gone,
+        echi_print(l, "waits for the weights of %s, %d layers into lease %u, from rank %d", n->job->layer[s->gone[0]].name, s->gone[0],
                    s->lease.id, waits_for_part_of(n, s));
         break;
     case ECHI_FLIGHT_WAITS_NORM:

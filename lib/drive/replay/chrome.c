@@ -149,7 +149,8 @@ static ech_status ask(struct trace *x, struct host *h, const struct echi_task *t
 }
 
 static bool same(const struct echi_task *a, const struct echi_task *b) {
-    return a->lease.id == b->lease.id && a->only == b->only && a->part == b->part && a->until == b->until && a->flight == b->flight;
+    return a->lease.id == b->lease.id && a->only == b->only && a->part == b->part && a->until == b->until && a->flight == b->flight &&
+           a->micro == b->micro;
 }
 
 /* Takes the task that is done out of what was asked for. NULL: nobody has asked for one of its kind. */

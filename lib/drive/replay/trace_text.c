@@ -74,6 +74,7 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
 static void add_task(struct echi_print *l, const struct echi_task *t) {
     echi_print(l, "%s", echi_task_name(t->kind));
     if (t->kind == ECHI_TASK_FORWARD || t->kind == ECHI_TASK_BACKWARD) echi_print(l, " of flight %d", t->flight);
+    if (t->micros > 1) echi_print(l, ", micro-batch %d of %d", t->micro + 1, t->micros);
     add_lease(l, &t->lease);
     for (int i = 0; i < t->n_rows; i++) echi_print(l, "%s%u of rank %d", i ? ", " : ", rows: ", t->row_count[i], t->rows[i]);
     if (t->act.kind) add_slot(l, ", rows ", t->act);

@@ -119,6 +119,13 @@ static double parameters(const struct echi_sim *s, int rank, bool of_head) {
     return (double)echi_job_kept(s->job, &s->node[rank].setup.plan, rank, of_head);
 }
 
+/* Of a worker: all that it has gradients of. */
+static double pushed(const struct echi_sim *s, int rank) {
+    size_t at, count;
+    echi_job_range(s->job, &s->node[rank].setup.plan, false, &at, &count);
+    return (double)count;
+}
+
 /* Those that an owner's task is about. */
 static double of_task(const struct echi_sim *s, int rank, const struct echi_task *t) {
     return t->only ? s->node[rank].setup.plan.parts.part[t->only - 1].count : parameters(s, rank, false);
@@ -186,7 +193,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     case ECHI_TASK_STATE: return p->refresh * 2 * parameters(s, rank, false);
     case ECHI_TASK_BACKWARD:
         return (echi_times_trunk(&s->times, t->lease.n) - echi_times_forward(&s->times, t->lease.n)) * n->factor[t->flight] +
-               coding(s, rank, t->ratio);
+               (t->coded.kind ? coding(s, rank, t->ratio) : 0) + (t->own.kind ? p->add * pushed(s, rank) : 0);
     case ECHI_TASK_STEP: return echi_times_whole(&s->times, t->lease.n) * n->factor[t->flight] + coding(s, rank, t->ratio);
     case ECHI_TASK_FORWARD: return echi_times_forward(&s->times, t->lease.n) * n->factor[t->flight];
     case ECHI_TASK_EVAL: return p->eval * s->job->test_samples;
@@ -210,7 +217,7 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     t->ran = false;
     t->told = n->setup.cut;
     t->task = *task;
-    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0 && task->from == 0)
+    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0 && task->from == 0 && task->micro == 0)
         n->factor[task->flight] = echi_hosts_step_factor(s->hosts, s->config->seed, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
     const struct echi_sim_shape *shape = shape_of(s, task);
@@ -242,7 +249,7 @@ static void tell(struct echi_sim *s, const struct echi_sim_task *t, enum echi_ev
 
 /* The gradients of the layers down to this one are there. */
 static void tell_gradients(struct echi_sim *s, struct echi_sim_task *t, int layer) {
-    while (t->told > layer) tell(s, t, ECHI_EVENT_GRADIENT, --t->told);
+    while (t->told > layer && t->task.micro + 1 >= t->task.micros) tell(s, t, ECHI_EVENT_GRADIENT, --t->told);
 }
 
 void echi_sim_on_mark(struct echi_sim *s, uint32_t id, int unit) {
