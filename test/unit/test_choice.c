@@ -81,6 +81,53 @@ static struct echi_candidate one(struct echi_plan_request w, enum echi_sync sync
                                    .goodput = p.rate * efficiency, .oldest = p.oldest, .behind = p.behind};
 }
 
+/* Micro-batches are taken where they are clearly faster than whole steps, as many as are the best of those tried; else none. */
+static void steps_are_cut_where_that_gains(void **state) {
+    (void)state;
+    const double speed[] = {4000, 4000, 4000, 4000};
+    for (int links = 0; links < 2; links++) {
+        double best = 0, whole = 0;
+        lenet(4, speed);
+        request.choose = false;
+        request.sync = ECHI_SYNC_BSP;
+        request.separate = 1;
+        request.batch = 256;
+        request.layers = (struct echi_layers){.count = 5, .cut = 2, .params = {156, 2416, 48120, 10164, 850}};
+        for (int r = 0; r < 4; r++) {
+            times[r].link = echi_link_of(links ? 1.25e7 : 0);
+            times[r].delay = links ? 5e-5 : 0;
+            if (links) continue;
+            for (int i = 0; i < 5; i++) times[r].trunk[i] = times[r].head[i] = 0.01;   /* small steps take as long as large ones */
+        }
+        take();
+        const int taken = plan.micro_batches;
+        const double rate = choice.candidate[choice.taken].rate;
+        for (int micros = 1; micros <= 8; micros *= 2) {
+            request.micro_batches = micros;
+            take();
+            assert_int_equal(plan.micro_batches, micros > 1 ? micros : 0);
+            best = fmax(best, choice.candidate[choice.taken].rate);
+            if (micros == 1) whole = choice.candidate[choice.taken].rate;
+        }
+        assert_true(links ? taken > 1 && rate > 1.2 * whole : taken == 0);
+        assert_true(rate >= best / 1.02 && rate >= whole);
+        /* Statistics over a whole step: not by itself, and not when it is asked for. */
+        request.layers.norm[1] = true;
+        request.micro_batches = 0;
+        take();
+        assert_int_equal(plan.micro_batches, 0);
+        request.micro_batches = 4;
+        assert_int_equal(echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
+        assert_non_null(strstr(text, "batch-norm"));
+        request.layers.norm[1] = false;
+        request.layers.norm[2] = true;   /* of the head's */
+        take();
+        assert_int_equal(plan.micro_batches, 4);
+        request.sync = ECHI_SYNC_SSP;
+        assert_int_equal(echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
+    }
+}
+
 /* Nothing to win by not waiting. */
 static void even_nodes_go_in_step(void **state) {
     (void)state;
@@ -1000,6 +1047,7 @@ int main(void) {
         cmocka_unit_test(links_bound_what_is_predicted),
         cmocka_unit_test(a_floor_ends_what_is_slower),
         cmocka_unit_test(a_measurement_tells_of_its_policy_at_about_its_staleness), cmocka_unit_test(what_was_measured_decides),
+        cmocka_unit_test(steps_are_cut_where_that_gains),
         cmocka_unit_test(even_nodes_go_in_step),
         cmocka_unit_test(unlike_nodes_go_in_groups_with_the_head_apart),
         cmocka_unit_test(a_small_head_apart_spares_nothing),

@@ -428,6 +428,33 @@ static void the_head_is_one_for_all(void **state) {
     near(predict(0).rate, 1, 1e-5);
 }
 
+/* Two workers, 12.8 s a step, a third of it forward; the head takes 6.4 s for the rows of both. A whole step waits for all of that; of a
+ * step in m micro-batches each part of the head's work is shorter than the backward pass of its part, so nothing waits but the first, for
+ * its part of forward and head. Where the head is far away they travel meanwhile. */
+static void micro_batches_hide_the_head(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1}, step = 12.8, forward = step / 3, head = 6.4, delay = 5;
+    nodes(3, seconds);
+    whole(ECHI_SYNC_BSP, 3, 16);
+    plan.cut = 1;
+    plan.head = 2;
+    plan.group_of[2] = ECHI_NONE;
+    plan.n[2] = 0;
+    plan.round = 32;
+    plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 100}}};
+    load.trunk = 400;
+    for (int m = 1; m <= 8; m *= 2) {
+        plan.micro_batches = (uint8_t)(m > 1 ? m : 0);
+        const double first = (forward + head) / m, from = first > forward ? first : forward;
+        near(predict(0).rate, 32 / (from + step - forward), 1e-6);
+    }
+    times[2].delay = delay;
+    for (int m = 1; m <= 8; m *= 2) {
+        plan.micro_batches = (uint8_t)(m > 1 ? m : 0);
+        near(predict(0).rate, 32 / ((forward + head) / m + 2 * delay + step - forward), 1e-3);
+    }
+}
+
 static void two_flights_hide_what_is_waited_for(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1};
@@ -675,6 +702,7 @@ int main(void) {
         cmocka_unit_test(no_group_runs_far_ahead),
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),
+        cmocka_unit_test(micro_batches_hide_the_head),
         cmocka_unit_test(two_flights_hide_what_is_waited_for),
         cmocka_unit_test(the_table_that_was_found_before),
         cmocka_unit_test(any_plan_has_a_rate),

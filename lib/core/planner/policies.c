@@ -77,11 +77,12 @@ static int only_worker(const struct echi_plan *plan) {
  * slower. A plan with a codec has none, since predictions play its steps whole. */
 static void cut_steps(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
                       struct echi_candidate *taken, struct echi_plan *out) {
+    static const uint8_t tried[] = {2, 3, 4, 6, ECHI_MICRO_MAX};
     double last = taken->rate;
     if (w->micro_batches != 0 || echi_plan_steps_whole(w, out) || !echi_predict_by_part(out)) return;
     work->tried = *out;
-    for (int micros = 2; micros <= ECHI_MICRO_MAX; micros *= 2) {
-        work->tried.micro_batches = (uint8_t)micros;
+    for (size_t i = 0; i < sizeof tried; i++) {
+        work->tried.micro_batches = tried[i];
         const struct echi_candidate c = echi_candidate_predicted(w, times, &work->tried, work);
         if (c.rate < last) return;
         last = c.rate;

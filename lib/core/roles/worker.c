@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (ARCHITECTURE.md, "The life of a batch").
  *
- * A *flight* is a micro-batch in flight: a step whose push has not been answered. With two of them one computes while the other waits for
- * the head's answer or for weights; each computes on the weights that answer its own last push.
+ * A *flight* is a step in flight: one whose push has not been answered. With two of them one computes while the other waits for
+ * the head's answer or for weights; each computes on the weights that answer its own last push. Under BSP there is one, and beside a
+ * separate head it may be cut into micro-batches (types/micro.c), of which some are computed while others wait for the head.
  *
  * Where rounds go by part (owner_rounds.c), a forward begins when the weights of its first layers are there, and each layer waits for its
  * own (Jayarajan et al., "Priority-based parameter propagation for distributed DNN training", MLSys 2019, section 3): the step is then
