@@ -106,6 +106,12 @@ shards_is() {  # shards_is STATUS PATTERN SED-EXPRESSION
     sed "$3" "$work/shards.plan" >"$work/p.plan"
     refuse "$1" "$2" --data "$good" --local 3 --plan "$work/p.plan" "${outputs[@]}"
 }
+# Micro-batches: of bsp, with a head.
+refuse 2 'micro-batches is 4, but sync is ssp: only bsp cuts steps' --data "$good" --sync ssp --separate 1 --micro-batches 4
+refuse 2 'micro-batches is 4, but no layers are separated' --data "$good" --micro-batches 4
+refuse 2 "micro-batches is '9': give" --data "$good" --separate 1 --micro-batches 9
+shards_is 14 'p.plan:[0-9]+: micro_batches is a number from 1 to 8' '/^round /a micro_batches 9'
+shards_is 14 'p.plan .*micro_batches are of bsp with a head, without sync_norm: remove that line' '/^round /a micro_batches 3'
 at=$(awk '$1 == "part" && $2 == 1 { print $4 }' "$work/shards.plan")   # there are three or more
 shards_is 14 'p.plan .*part 2 begins at parameter [0-9]+, but part 1 ends in front of [0-9]+: parts must not overlap' \
     "s/^part 2 at [0-9]*/part 2 at $((at + 1))/"

@@ -57,6 +57,12 @@ recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2
 replays 0 'bit for bit' "$work/run" --save "$work/again"
 check "other weights with two flights" cmp -s "$work/live" "$work/again"
 replays 0 'of flight 1' "$work/run" --show
+# Micro-batches, which a head takes in any order.
+recorded --local 3 --separate 1 --batch 33 --steps 31 --micro-batches 3 --slow 1=3
+replays 0 'bit for bit' "$work/run" --save "$work/again"
+check "other weights with micro-batches" cmp -s "$work/live" "$work/again"
+replays 0 'backward of flight 0, micro-batch 3 of 3' "$work/run" --show
+recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2   # again with two flights
 # Where its time went: all of it, of each rank.
 ends_with 0 '^  rank [0-2] computes the most, .*; rank [0-2] waits the most' explain "$work/run"
 check "no speed" grep -qE '^  speed  .* images/s in that time; predicted are [0-9]+ images/s$' "$work/out"

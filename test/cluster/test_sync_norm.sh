@@ -66,6 +66,9 @@ refuse 2 'deterministic takes batch-norm' "${with[@]}" --deterministic
 refuse 2 'model lenet5 has no batch-norm' --data "$work/data" --sync-norm
 refuse 2 'the layers that separate separates, from fc1 on, have a batch-norm' \
     --model "$work/head" --data "$work/data" --sync-norm --separate 1
+refuse 2 'micro-batches is 2, but sync-norm takes statistics over whole rounds' "${with[@]}" --separate 1 --micro-batches 2
+refuse 2 'a batch-norm in front of the separated layers takes its statistics over whole ones' \
+    --model "$work/net" --data "$work/data" --local 2 --separate 1 --micro-batches 2
 expect 0 '' --model "$work/net" --data "$work/data" --steps 1 --local 2 --save-plan "$work/plan" --progress off
 refuse 2 'is a plan without --sync-norm: start every node without it' "${with[@]}" --plan "$work/plan" --local 2
 verdict test_sync_norm

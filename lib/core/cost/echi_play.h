@@ -36,6 +36,8 @@ struct echi_play_head {
     int in;                               /* rows of this round that were visited, of so many steps or micro-batches */
     uint8_t *answering;                   /* [workers] so many of its answers are leaving */
     uint32_t *visits;                     /* [workers] in which it had rows */
+    /* [workers] Micro-batches of its step: so many have gone forward, and so many rows were sent; places that these have. */
+    struct echi_play_micro { uint8_t ready, sent, placed; } *micro;
 };
 /* Of a step's rows at the shadow: they are on their way, have come and wait until it has trained those before them, are in its place, and
  * their worker knows. */

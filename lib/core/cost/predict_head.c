@@ -2,8 +2,8 @@
  * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
  * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit. The
  * rows' gradients leave before either. A shadow gets a copy of all rows and answers none. It has one place for each worker's, and the
- * worker waits until its copy is there. With micro-batches either has two places for each worker's; that rows wait at their worker until
- * one is free is left out.
+ * worker waits until its copy is there. With micro-batches either has two places for each worker's, and rows wait at their worker until
+ * one is free and it has heard of that.
  *
  * Of rows and tasks about.owner is the flight, or the micro-batch, about.piece the head: 0, or 1, its shadow. */
 #include "echi_play.h"
@@ -34,7 +34,8 @@ bool echi_play_head_set_up(struct echi_play *p) {
         h->visiting = echi_play_zeroed(p, steps, sizeof *h->visiting);
         h->answering = echi_play_zeroed(p, count, sizeof *h->answering);
         h->visits = echi_play_zeroed(p, count, sizeof *h->visits);
-        if (!h->waiting || !h->visiting || !h->answering || !h->visits) return false;
+        h->micro = echi_play_zeroed(p, count, sizeof *h->micro);
+        if (!h->waiting || !h->visiting || !h->answering || !h->visits || !h->micro) return false;
     }
     if (p->plan->shadow == 0) return true;
     p->shadow.copy = echi_play_zeroed(p, steps, sizeof *p->shadow.copy);
@@ -96,14 +97,39 @@ static uint8_t *copy_of(const struct echi_play *p, int worker, int flight) {
     return &p->shadow.copy[worker * stacks(p) + flight];
 }
 
+static void send_rows(struct echi_play *p, int which, int worker, int flight, int64_t not_before) {
+    const double bytes = echi_play_bytes(p, ECHI_KIND_ACT, (double)echi_play_samples(p, worker, flight) * p->load->row);
+    echi_cost_send(p->cost, p->rank[worker], p->head[which].rank, ECHI_PRIORITY_ROWS, (uint64_t)bytes, not_before,
+                   echi_play_cookie((struct echi_about){ECHI_PLAY_ROWS, flight, worker, which}));
+}
+
+static void send_next(struct echi_play *p, int which, int worker, int64_t not_before) {
+    struct echi_play_micro *m = &p->head[which].micro[worker];
+    for (; m->sent < m->ready && m->placed < places(p); m->placed++) send_rows(p, which, worker, m->sent++, not_before);
+}
+
+static void micro_leaves(struct echi_play *p, int which, int worker, int micro) {
+    struct echi_play_micro *m = &p->head[which].micro[worker];
+    if (micro == 0) m->sent = 0;
+    m->ready = (uint8_t)(micro + 1);
+    send_next(p, which, worker, 0);
+}
+
 int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
-    const int rank = p->rank[worker], heads = p->plan->shadow == 0 ? 1 : 2;
+    const int heads = p->plan->shadow == 0 ? 1 : 2;
     if (heads > 1) *copy_of(p, worker, flight) = ECHI_COPY_LEAVES;
-    for (int i = 0; i < heads; i++)
-        echi_play_send(p, rank, p->head[i].rank, ECHI_PRIORITY_ROWS,
-                       echi_play_bytes(p, ECHI_KIND_ACT, (double)echi_play_samples(p, worker, flight) * p->load->row),
-                       (struct echi_about){ECHI_PLAY_ROWS, flight, worker, i});
+    for (int i = 0; i < heads; i++) {
+        if (!p->cuts) send_rows(p, i, worker, flight, 0);
+        if (p->cuts) micro_leaves(p, i, worker, flight);
+    }
     return heads;
+}
+
+/* A place is free again. */
+static void frees_place(struct echi_play *p, int which, int worker) {
+    if (!p->cuts) return;
+    p->head[which].micro[worker].placed--;
+    send_next(p, which, worker, echi_cost_now(p->cost) + echi_cost_delay(p->cost, p->head[which].rank, p->rank[worker]));
 }
 
 /* Under a bound the fewest steps of a group are first in the places of its rows. */
@@ -163,6 +189,7 @@ void echi_play_head_marked(struct echi_play *p, struct echi_about about) {
     for (int i = 0; i < count; i++) {
         const struct echi_play_rows r = h->visiting[i];
         const int rank = p->rank[r.worker];
+        frees_place(p, about.piece, r.worker);
         if (about.piece == 1) {
             end_copy(p, r.worker);
             continue;

@@ -340,7 +340,7 @@ ech_status echi_plan_choose(const struct echi_plan_request *wished, const struct
     leave_out(w, times, work, w->choose, plan, out);
     const bool any = w->choose && w->world > 1;
     if (any) try_in_step(request, times, work, plan, out, text, cap);
-    echi_choice_table(w, times, work, plan, out);
+    echi_choice_tables(w, times, work, plan, out);
     if (!any) compare_with_one_node(request, times, work, plan, out);
     compare_with_one_owner(request, times, work, plan, out);
     return ECH_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of a choice share: memo.c (what was predicted before), candidate.c (what a plan is worth), place.c (where its head and
- * owners are), cuts.c (where its head begins), tables.c (which parts it has), policies.c (which policy), choice.c (who is left out). */
+ * owners are), cuts.c (where its head begins), micros.c (into how many micro-batches steps are cut), tables.c (which parts it has),
+ * policies.c (which policy), choice.c (who is left out). */
 #ifndef ECHI_CHOICE_IMPL_H
 #define ECHI_CHOICE_IMPL_H
 #include "echi_choice.h"
@@ -48,6 +49,13 @@ const struct echi_times *echi_choice_cut(struct echi_plan_request *request, cons
  * owners stay. Uses work->tried. */
 void echi_choice_table(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                        struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *choice);
+
+/* micros.c: gives a plan of rounds beside a head micro-batches, where it is left open how many and they gain, and *taken what is then
+ * predicted. Uses work->tried. Then, as echi_choice_table, a table as well: also uses work->in_step and work->without. */
+void echi_choice_micros(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
+                        struct echi_candidate *taken, struct echi_plan *plan);
+void echi_choice_tables(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
+                        struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *choice);
 
 /* policies.c: as echi_plan_choose, of the nodes that are not absent, all of which stay. */
 ech_status echi_choice_make(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,

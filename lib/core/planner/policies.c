@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best plan of one policy, by the number of its groups and the length of its steps; and the best of all policies. */
 #include "echi_choice_impl.h"
-#include "echi_predict_rounds.h"
 
 /* The better of the owners that a plan of several groups may have: where links differ they may matter more than processors. Its candidate,
  * and which owners. */
@@ -73,25 +72,6 @@ static int only_worker(const struct echi_plan *plan) {
     return found;
 }
 
-/* Micro-batches, where it is left open how many: those that are clearly the best, the fewest of them. More are not tried once more are
- * slower. A plan with a codec has none, since predictions play its steps whole. */
-static void cut_steps(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,
-                      struct echi_candidate *taken, struct echi_plan *out) {
-    static const uint8_t tried[] = {2, 3, 4, 6, ECHI_MICRO_MAX};
-    double last = taken->rate;
-    if (w->micro_batches != 0 || echi_plan_steps_whole(w, out) || !echi_predict_by_part(out)) return;
-    work->tried = *out;
-    for (size_t i = 0; i < sizeof tried; i++) {
-        work->tried.micro_batches = tried[i];
-        const struct echi_candidate c = echi_candidate_predicted(w, times, &work->tried, work);
-        if (c.rate < last) return;
-        last = c.rate;
-        if (!(c.rate > taken->rate * ECHI_CLEARLY)) continue;
-        *taken = c;
-        *out = work->tried;
-    }
-}
-
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. `fixed`: where head and owners go was wished for. */
 static ech_status one_policy(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
                              bool fixed, struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
@@ -114,7 +94,7 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
     } else {
         all->taken = all->count;
         all->candidate[all->count++] = echi_candidate_of(w, times, out, work);
-        cut_steps(w, times, work, &all->candidate[all->taken], out);
+        echi_choice_micros(w, times, work, &all->candidate[all->taken], out);
     }
     all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
