@@ -278,7 +278,7 @@ static void deliver(const struct waiting *w) {
 static void compute(const struct echi_task *t) {
     const struct echi_result result = {.loss = {0.5}, .correct = {1}, .accuracy = 0.25};
     struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .task = t, .result = &result};
-    const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD;
+    const bool layered = t->kind == ECHI_TASK_STEP || (t->kind == ECHI_TASK_BACKWARD && t->micro + 1 == t->micros);
     for (e.layer = a.setup.cut - 1; layered && e.layer >= 0; e.layer--) tell((enum echi_role)t->role, &e);
     e.layer = 0;
     if (t->kind == ECHI_TASK_HEAD && (t->weights_out.kind || t->state.kind)) tell((enum echi_role)t->role, &e);
@@ -290,7 +290,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const struct { uint8_t sync, separated, flights; uint32_t samples; uint8_t codec, micro_batches; } run[] = {
         {ECHI_SYNC_BSP, 0, 1, 12, 0, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0, 0},
         {ECHI_SYNC_SSP, 1, 1, 0, 0, 0}, {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK, 0}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK, 0},
-        {ECHI_SYNC_LOCAL, 0, 1, 12, 0, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0, 2},
+        {ECHI_SYNC_LOCAL, 0, 1, 8, 0, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0, 2},
     };
     enum { RUNS = sizeof run / sizeof run[0], CUTS = 3 };
     if (i >= RUNS + CUTS) return 0;

@@ -217,7 +217,7 @@ static void work_on(int at) {
     const struct echi_task *t = &now.task;
     if (t->role == ECHI_ROLE_WORKER && t->kind != ECHI_TASKS && echi_random_below(&s.random, 1u << slower(now.node))) return;
     const struct echi_result result = {.loss = {1}};
-    const bool layered = (t->kind == ECHI_TASK_STEP && t->until == 0) || t->kind == ECHI_TASK_BACKWARD;
+    const bool layered = (t->kind == ECHI_TASK_STEP && t->until == 0) || (t->kind == ECHI_TASK_BACKWARD && t->micro + 1 == t->micros);
     const bool rows = t->kind == ECHI_TASK_HEAD && (t->weights_out.kind || t->state.kind);
     struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = t, .result = &result};
     if (t->kind == ECHI_TASKS) e = (struct echi_event){.type = ECHI_EVENT_SENT, .from = now.to, .kind = now.kind, .slot = t->weights};
