@@ -192,13 +192,14 @@ static void each_is_copied_and_asked_for_again(void **state) {
 /* An answer to what was not asked for, or was answered. */
 static void strange_answers_are_refused(void **state) {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         struct echi_lease micro[3];
         go_forward(begin(3), micro);
         answered(HEAD, &micro[1], 0, 0);
         struct echi_msg m = {.kind = ECHI_KIND_ACT_GRAD, .lease = micro[i == 0 ? 1 : 0]};
         if (i == 1) m.lease.start++;
         if (i == 2) m.lease.id = 2;
+        if (i == 4) m.lease.n++;
         const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = i == 3 ? SHADOW : HEAD, .msg = &m,
                                      .slot = {ECHI_SLOT_WORKER_ACT_GRAD, 1}};
         acted = (struct echi_actions){action, 0, ACTIONS, false};

@@ -430,8 +430,8 @@ static void the_head_is_one_for_all(void **state) {
 
 /* Two workers, 12.8 s a step, a third of it forward; the head takes 6.4 s for the rows of both. A whole step waits for all of that; of a
  * step in m micro-batches each part of the head's work is shorter than the backward pass of its part, so nothing waits but the first, for
- * its part of forward and head. Where the head is far away they travel meanwhile; but the third's worker hears of a free place as late as of
- * the first answer. */
+ * its part of forward and head. Where the head is far away they travel meanwhile; but the third's worker hears of a free place as late as
+ * of the first answer. */
 static void micro_batches_hide_the_head(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1}, step = 12.8, forward = step / 3, head = 6.4, delay = 5;

@@ -232,8 +232,8 @@ static bool of_this_round(const struct echi_head *h, const struct echi_lease *le
 
 static bool rows_fit(const struct echi_head *h, int from, const struct echi_lease *l, enum echi_rows rows) {
     const struct echi_plan *p = &h->setup->plan;
-    if (l->worker != from || l->owner >= p->world) return false;
-    if (in_vain(h, l)) return h->member[from] && l->n >= 1 && l->n <= echi_plan_room(p, from) && l->round_size == p->round;
+    if (l->worker != from || l->owner >= p->world || l->n > echi_micro_most(p, echi_plan_room(p, from))) return false;
+    if (in_vain(h, l)) return h->member[from] && l->n >= 1 && l->round_size == p->round;
     return echi_lease_valid(l, p) && of_this_round(h, l, rows);
 }
 

@@ -376,8 +376,10 @@ static void post_answer(struct echi_worker *w, struct echi_slot slot, struct ech
 
 /* Of the micro-batches that the head owes answers the one that this lease is, -1: none. */
 static int micro_of(const struct echi_worker *w, const struct echi_flight *s, const struct echi_lease *l) {
-    for (int i = 0; i < s->forwards && l->id == s->lease.id; i++)
-        if (!(s->answered >> i & 1) && echi_lease_micro(&w->setup->plan, &s->lease, i).start == l->start) return i;
+    for (int i = 0; i < s->forwards && l->id == s->lease.id; i++) {
+        const struct echi_lease micro = echi_lease_micro(&w->setup->plan, &s->lease, i);
+        if (!(s->answered >> i & 1) && micro.start == l->start && micro.n == l->n) return i;
+    }
     return -1;
 }
 
