@@ -289,6 +289,11 @@ struct ech_config {
      * whole; 0 (default): as many as are predicted to be the fastest. More than 1 is ECH_E_ARGUMENT where a batch-norm is among the layers
      * that are not separated. Only rank 0 reads it. */
     int64_t micro_batches;
+    /* sync bsp: where layers are separated so many nodes, "1" to "8", train them together: each the activations of some workers, on a copy
+     * of its own, and once a round they send one another the sums of their gradients. Not with shadow or deterministic. The loss of one of
+     * several ends the run. "auto" (default): more than one where that is predicted to be a tenth faster, and then as few as are nearly
+     * the fastest. Only rank 0 reads it. */
+    char heads[8];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))
@@ -319,6 +324,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_KINDS_MAX 72     /* 64 kinds of message, net's own frames, and the end of the list */
 #define ECH_GROUPS_MAX 8
 #define ECH_SHARDS_MAX 64
+#define ECH_HEADS_MAX 8
 #define ECH_STALENESS_BINS 13
 
 /* One direction of a node's link, megabits a second; all measurements lie between the last two. 0: not known. */
@@ -457,6 +463,7 @@ struct ech_report {
     struct ech_spent spent[ECH_WORLD_MAX];/* of each rank; of one that is lost 0 */
     char head_from[32];                   /* the layer that the head begins with; "" where nothing is separated */
     int micro_batches;                    /* into which each node cuts its step beside a separated head; 1: into none */
+    int n_heads, head_rank[ECH_HEADS_MAX];   /* ranks that train the head's layers together, `head` first; 0: it does alone */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

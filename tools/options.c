@@ -171,7 +171,7 @@ static const struct {
     {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
               "threads isa slow measure "},
     {"How the nodes work together",
-     " sync staleness rounds-apart groups regroup separate shadow micro-batches shares shards exchange samples-per-step inner-steps "
+     " sync staleness rounds-apart groups regroup separate shadow micro-batches heads shares shards exchange samples-per-step inner-steps "
      "drop-older weigh-by-time codec link plan efficiency "},
     {"Learning",
      " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum "

@@ -52,8 +52,11 @@ void groups_print(FILE *to, const struct ech_report *r) {
         fputc('\n', to);
     }
     if (r->head < 0) return;
-    if (r->head_from[0]) fprintf(to, "  head             separated from %s on, trained by rank %d\n", r->head_from, r->head);
-    else fprintf(to, "  head             trained by rank %d\n", r->head);   /* of a report of an older version */
+    fprintf(to, "  head             ");
+    if (r->head_from[0]) fprintf(to, "separated from %s on, ", r->head_from);   /* else of a report of an older version */
+    fprintf(to, "trained by rank%s %d", r->n_heads > 1 ? "s" : "", r->head);
+    for (int i = 1; i < r->n_heads; i++) fprintf(to, ", %d", r->head_rank[i]);
+    fputc('\n', to);
     if (r->micro_batches > 1) fprintf(to, "  micro-batches    %d of each step\n", r->micro_batches);
 }
 

@@ -527,6 +527,19 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     return echi_exec_apply(x, task, slot(x, task->grads), true, err);
 }
 
+/* A round's update. Of several heads all add up the same sums in the same order, so their weights stay the same bit for bit. */
+static ech_status head_apply(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    const struct echi_buffer *sum[ECHI_HEADS_MAX];
+    size_t at, count;
+    int n = 0;
+    echi_job_range(x->job, &x->setup->plan, true, &at, &count);
+    for (; n < task->n_rows; n++) sum[n] = slot(x, (struct echi_slot){ECHI_SLOT_HEAD_SUM, task->rows[n]});
+    for (const size_t end = at + count; at < end && n > 0; at += SUM_BLOCK)
+        ECHI_TRY(echi_sum_states(x->device, slot(x, task->grads), sum[0], sum + 1, n - 1, at, end - at < SUM_BLOCK ? end - at : SUM_BLOCK,
+                                 err));
+    return echi_exec_apply(x, task, slot(x, task->grads), true, err);
+}
+
 static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const uint32_t all = x->job->test_samples;
     const int units = echi_stack_units(x->eval);
@@ -564,7 +577,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     if (x->setup->plan.deterministic && of_gradients) return echi_blocks_run(x, task, result, err);
     switch ((enum echi_task_kind)task->kind) {
     case ECHI_TASK_HEAD: return head(x, task, result, err);
-    case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
+    case ECHI_TASK_HEAD_APPLY: return head_apply(x, task, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
     case ECHI_TASK_APPLY:
         if (task->only) ECHI_TRY(echi_exec_add_rows(x, task, task->grads, !task->summed, err));

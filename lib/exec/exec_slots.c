@@ -237,7 +237,7 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
     const bool rounds = echi_policy_of((enum echi_sync)p->sync)->rounds;
-    return rounds ? echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err) : ECH_OK;
+    return rounds ? echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, echi_plan_heads(p), sums_size(x, all), err) : ECH_OK;
 }
 
 /* The coordinator's weights, and where those of trunk and head come in: of a node that is alone in the owner's own place, since nothing

@@ -285,6 +285,7 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         else if (echi_msg_of_shard(m, plan)) first = plan->parts.part[m->part].at, count = plan->parts.part[m->part].count;
         else echi_job_range(job, plan, head, &first, &count);
         break;
+    case ECHI_KIND_HEAD_SUM: echi_job_range(job, plan, true, &first, &count); break;
     default: echi_job_range(job, plan, false, &first, &count); break;
     }
     if (echi_job_coded(plan, kind)) {

@@ -46,6 +46,7 @@ static ech_status codec_fits(const struct ech_config *config, struct ech_error *
 static ech_status augment_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status shards_fit(const struct ech_config *config, struct ech_error *err);
+static ech_status heads_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status exchange_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
@@ -82,6 +83,8 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "`echelon model` prints them; auto (gssp, auto): from where it is predicted to be fastest, else off")                   \
     X(shadow, "shadow", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                             \
       "a second node trains the separated layers as well, and takes over when the one that does is lost")                     \
+    X(heads, "heads", "N|auto", "auto", TEXT, 0, 0, no_word, heads_fit,                                                        \
+      "nodes that train the separated layers together, each the rows of some workers (bsp): so many; auto: as many as pay, mostly one")  \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
       "how bsp divides a round: speed, equal, or samples of each rank as in 24,24,12,4")                                      \
     X(batch, "batch", "B", "auto", INT, 0, 65536, auto_zero, NULL,                                                            \
@@ -209,7 +212,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, micro_batches) + sizeof ((struct ech_config *)0)->micro_batches == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, heads) + sizeof ((struct ech_config *)0)->heads == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 _Static_assert(sizeof(void *) != 8 || FIRST_SIZE == 11648, "a field stands among those of the first struct: it belongs at the end");
@@ -365,6 +368,12 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->regroup, "auto") == 0 || strcmp(config->regroup, "off") == 0) return ECH_OK;
     return echi_refuse(err, "option regroup is '%s': give auto or off", config->regroup);
+}
+
+static ech_status heads_fit(const struct ech_config *config, struct ech_error *err) {
+    const char *text = config->heads;
+    if (strcmp(text, "auto") == 0 || (text[0] >= '1' && text[0] <= '0' + ECHI_HEADS_MAX && text[1] == 0)) return ECH_OK;
+    return echi_refuse(err, "option heads is '%s': give a number of nodes, from 1 to %d, or auto", text, ECHI_HEADS_MAX);
 }
 
 static ech_status launcher_fits(const struct ech_config *config, struct ech_error *err) {

@@ -90,6 +90,16 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
     else PRINT("head none\n");
     if (p->shadow > 0) PRINT("shadow %d\n", echi_plan_shadow(p));
     if (p->micro_batches) PRINT("micro_batches %d\n", p->micro_batches);
+    for (int h = 0; h < p->heads; h++) {
+        const char *before = ":";
+        PRINT("%s%d", h ? " " : "heads ", p->head_rank[h]);
+        for (int r = 0; r < p->world; r++) {
+            if (p->n[r] == 0 || p->head_of[r] != h) continue;
+            PRINT("%s%d", before, r);
+            before = ",";
+        }
+        if (h + 1 == p->heads) PRINT("\n");
+    }
     for (int g = 0; g < p->n_groups - p->reserve; g++) {
         PRINT("group %d owner %d workers", g, p->owner_of[g]);
         for (int r = 0; r < p->world; r++)
@@ -133,6 +143,7 @@ struct reader {
     uint16_t reserve;
     int usual_cut;
     struct echi_link *link;   /* of ECHI_WORLD_MAX ranks */
+    bool has_head[ECHI_WORLD_MAX];   /* a line 'heads' names it as a worker */
 };
 
 static ech_status refuse(const struct reader *r, const char *what, const char *word) {
@@ -347,6 +358,31 @@ static ech_status read_exchange(struct reader *r, const char *word, struct echi_
     return refuse(r, "exchange is server or ring", word);
 }
 
+/* Each as rank:workers. */
+static ech_status read_heads(struct reader *r, char *word, struct echi_plan *p) {
+    static const char *const how = "heads are written rank:workers, as in heads 2:0,1 3:2,3";
+    unsigned long v = 0;
+    for (; word; word = strtok_r(NULL, SPACE, &r->rest)) {
+        char *next = strchr(word, ':');
+        if (!next) return refuse(r, how, word);
+        *next++ = 0;
+        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, how, &v));
+        if (p->heads == ECHI_HEADS_MAX) return refuse(r, "there are 8 heads at most", word);
+        p->head_rank[p->heads] = (uint16_t)v;
+        while (next) {
+            char *worker = next;
+            next = strchr(worker, ',');
+            if (next) *next++ = 0;
+            ECHI_TRY(whole(r, worker, 0, ECHI_WORLD_MAX - 1, how, &v));
+            if (r->has_head[v]) return refuse(r, "a worker's rows go to one head", worker);
+            r->has_head[v] = true;
+            p->head_of[v] = p->heads;
+        }
+        p->heads++;
+    }
+    return p->heads > 1 ? ECH_OK : refuse(r, "heads are two or more", "heads");
+}
+
 /* Behind the head's rank. */
 static ech_status read_cut(struct reader *r, struct echi_plan *p) {
     unsigned long v = 0;
@@ -367,7 +403,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "flights", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards",
-        "exchange", "shadow", "micro_batches"};
+        "exchange", "shadow", "micro_batches", "heads"};
+    _Static_assert(sizeof once / sizeof once[0] <= 8 * sizeof r->said, "a bit each");
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said >> i & 1) return refuse(r, "this was said before", key);
@@ -394,6 +431,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         p->shadow = (uint16_t)(1 + v);
         return ECH_OK;
     }
+    if (strcmp(key, "heads") == 0) return read_heads(r, word, p);
     if (strcmp(key, "reserve") == 0) {
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "reserve needs a rank", &v));
         p->reserve = 1;
@@ -451,7 +489,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, micro_batches, deterministic, sync_norm, lr, "
                       "momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, "
-                      "outer_lr, outer_momentum, drop_older, head, shadow, group, reserve, codec, state_ratio, base, shards, exchange, "
+                      "outer_lr, outer_momentum, drop_older, head, shadow, heads, group, reserve, codec, state_ratio, base, shards, exchange, "
                       "part or link", key);
     }
     return ECH_OK;
@@ -477,6 +515,11 @@ static ech_status read_text(const char *path, int usual_cut, char *text, size_t 
         const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
+    for (int rank = 0; rank < ECHI_WORLD_MAX && p->heads && status == ECH_OK; rank++)
+        if (r.has_head[rank] != (rank < p->world && p->n[rank] > 0))
+            status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: 'heads' has rank %d among %s", path, rank,
+                               r.has_head[rank] ? "its workers, which has no samples: remove it there"
+                                                : "no head's workers: add it to one's");
     bool beyond = p->reserve && p->n_groups == ECHI_GROUPS_MAX;
     if (p->reserve && !beyond) p->owner_of[p->n_groups++] = r.reserve;
     beyond = beyond || (p->codec == ECHI_CODEC_DENSE && p->state_ratio != 0); /* what does not belong would be dropped unseen */

@@ -37,6 +37,29 @@ static bool wrong_groups(const struct echi_plan *p, const struct reason *to) {
     return p->n_groups == 0 && found(to, "there is no group: give one, as in group 0 owner 0 workers 0:32 1:32");
 }
 
+static bool wrong_heads(const struct echi_plan *p, const struct reason *to) {
+    int rows[ECHI_HEADS_MAX] = {0};
+    if (!p->cut || p->head_rank[0] != p->head)
+        return found(to, "the first of 'heads' is rank %d, which is not that of the line 'head': make them the same", p->head_rank[0]);
+    if (p->sync != ECHI_SYNC_BSP) return found(to, "it has several heads, which only bsp has: remove the line 'heads'");
+    if (p->shadow > 0 || p->deterministic)
+        return found(to, "it has several heads and is %s: remove the line 'heads'", p->shadow > 0 ? "with a shadow" : "deterministic");
+    for (int r = 0; r < p->world; r++) {
+        if (p->n[r] == 0 && p->head_of[r] > 0)
+            return found(to, "heads names rank %d among workers, but it has no samples: remove it there", r);
+        if (p->n[r] > 0) rows[p->head_of[r]]++;
+    }
+    for (int i = 0; i < p->heads; i++) {
+        if (p->head_rank[i] >= p->world)
+            return found(to, "heads names rank %d, but the ranks are 0 to %d: name a rank of this world", p->head_rank[i], p->world - 1);
+        if (echi_plan_head_index(p, p->head_rank[i]) != i)
+            return found(to, "heads names rank %d twice: each head is another node", p->head_rank[i]);
+        if (rows[i] == 0)
+            return found(to, "the head on rank %d has no worker: give it one, or remove it", p->head_rank[i]);
+    }
+    return false;
+}
+
 static bool wrong_sums(const struct echi_plan *p, const struct reason *to) {
     uint64_t sum = 0;
     for (int r = 0; r < p->world; r++) sum += p->n[r];
@@ -53,6 +76,7 @@ static bool wrong_sums(const struct echi_plan *p, const struct reason *to) {
     if (shadow >= 0 && shadow == p->head)
         return found(to, "rank %d is the head and its shadow: the shadow is what is left when the head's node is lost; name another rank",
                      p->head);
+    if (p->heads && wrong_heads(p, to)) return true;
     if (p->round == 0) return found(to, "there is no round: give the samples of one, as in round 64");
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped)

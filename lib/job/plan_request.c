@@ -84,6 +84,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     w->separate = job->model || echi_job_widest(job) > 0 ? (c->separate > 0 ? 1 : c->separate) : 0;
     w->shadow = c->shadow;
     w->micro_batches = (int)c->micro_batches;
+    w->heads = strcmp(c->heads, "auto") == 0 ? 0 : c->heads[0] - '0';
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
     w->ratios_after = w->regroup_after > 0 ? ECHI_RATIOS_AFTER : 0;

@@ -33,7 +33,10 @@ struct echi_play_head {
     int rank;                             /* -1: there is none */
     bool busy;
     struct echi_play_rows *waiting, *visiting; int n_waiting, n_visiting;   /* [stacks * workers] */
-    int in;                               /* rows of this round that were visited, of so many steps or micro-batches */
+    int rows;                             /* steps or micro-batches of a round that it gets */
+    int in;                               /* of these so many were visited */
+    /* Of several heads: sums that are here, by head, its own as soon as it is whole; and so many of its own are leaving. */
+    uint8_t sums[ECHI_HEADS_MAX]; int leaving;
     uint8_t *answering;                   /* [workers] so many of its answers are leaving */
     uint32_t *visits;                     /* [workers] in which it had rows */
     /* [workers] Micro-batches of its step: so many have gone forward, and so many rows were sent; places that these have. */
@@ -61,8 +64,7 @@ struct echi_play {
     struct echi_play_piece *piece;        /* [pieces] of what a worker pushes */
     const struct echi_play_shape **of;    /* [workers] */
     struct echi_play_shape shape[ECHI_PLAY_SHAPES]; int shapes;
-    struct echi_play_head head[2];        /* the head, and its shadow where there is one */
-    int rows;                             /* steps or micro-batches of a round */
+    struct echi_play_head head[ECHI_HEADS_MAX]; int heads;   /* all of them; or the head, and its shadow where there is one */
     struct {
         uint8_t *copy;                    /* [stacks * workers] enum echi_play_copy */
         uint8_t *taken;                   /* [workers] of its places so many */
@@ -121,6 +123,8 @@ void echi_play_rows_in(struct echi_play *p, struct echi_about about);
 void echi_play_head_marked(struct echi_play *p, struct echi_about about);   /* the rows' gradients are there */
 void echi_play_head_done(struct echi_play *p, struct echi_about about);     /* a visit, or a round's update */
 void echi_play_answer_left(struct echi_play *p, int worker);
+void echi_play_head_sum_in(struct echi_play *p, struct echi_about about);
+void echi_play_head_sum_left(struct echi_play *p, struct echi_about about);
 /* Does the worker know that the shadow has the rows of this step, or is there none? It has been told of rows. */
 bool echi_play_shadowed(const struct echi_play *p, int worker, int flight);
 void echi_play_told_shadowed(struct echi_play *p, struct echi_about about);

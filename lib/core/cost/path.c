@@ -33,6 +33,7 @@ enum echi_path_kind echi_interval_kind(const struct echi_interval *i, bool backw
 const char *echi_interval_message(const struct echi_interval *i) {
     switch (i->what) {
     case ECHI_PLAY_PUSH:
+    case ECHI_PLAY_HEAD_SUM:
     case ECHI_PLAY_SUM: return "gradients";
     case ECHI_PLAY_WEIGHTS:
     case ECHI_PLAY_HANDED: return "weights";

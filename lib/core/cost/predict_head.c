@@ -5,11 +5,17 @@
  * worker waits until its copy is there. With micro-batches either has two places for each worker's, and rows wait at their worker until
  * one is free and it has heard of that.
  *
- * Of rows and tasks about.owner is the flight, or the micro-batch, about.piece the head: 0, or 1, its shadow. */
+ * Of several heads each gets the rows of its workers. When those of a round are visited it sends its sum to the others, and applies the
+ * round when it has theirs.
+ *
+ * Of rows and tasks about.owner is the flight, or the micro-batch, about.piece the head, of several which; with a shadow 1 is that. Of a
+ * sum about.owner is the head that sends it. */
 #include "echi_play.h"
 
 static bool in_rounds(const struct echi_play *p) { return echi_policy_of((enum echi_sync)p->plan->sync)->rounds; }
 
+static bool is_shadow(const struct echi_play *p, int head) { return p->plan->shadow > 0 && head == 1; }
+static bool several(const struct echi_play *p) { return p->plan->heads > 0; }
 static int stacks(const struct echi_play *p) { return p->cuts ? p->plan->micro_batches : p->plan->flights; }
 static int places(const struct echi_play *p) { return p->cuts ? echi_plan_row_places(p->plan) : 1; }
 
@@ -23,13 +29,12 @@ uint32_t echi_play_samples(const struct echi_play *p, int worker, int micro) {
 
 bool echi_play_head_set_up(struct echi_play *p) {
     const size_t count = (size_t)p->workers, steps = count * (size_t)stacks(p);
-    p->rows = 0;
-    for (int w = 0; w < p->workers; w++) p->rows += echi_play_micros(p, w);
-    p->head[0].rank = p->plan->cut ? p->plan->head : -1;
-    p->head[1].rank = echi_plan_shadow(p->plan);
-    for (int i = 0; i < 2; i++) {
+    p->heads = p->plan->shadow ? 2 : echi_plan_heads(p->plan);
+    for (int i = 0; i < p->heads; i++) {
         struct echi_play_head *h = &p->head[i];
-        if (h->rank < 0) continue;
+        h->rank = is_shadow(p, i) ? echi_plan_shadow(p->plan) : echi_plan_head_rank(p->plan, i);
+        for (int w = 0; w < p->workers; w++)
+            if (p->plan->shadow || p->plan->head_of[p->rank[w]] == i) h->rows += echi_play_micros(p, w);
         h->waiting = echi_play_zeroed(p, steps, sizeof *h->waiting);
         h->visiting = echi_play_zeroed(p, steps, sizeof *h->visiting);
         h->answering = echi_play_zeroed(p, count, sizeof *h->answering);
@@ -72,20 +77,47 @@ static uint32_t take_rows(const struct echi_play *p, struct echi_play_head *h) {
     return rows;
 }
 
+static void send_sum(struct echi_play *p, int which) {
+    struct echi_play_head *h = &p->head[which];
+    h->in = 0;
+    h->sums[which] = 1;
+    for (int i = 0; i < p->heads; i++) {
+        if (i == which) continue;
+        echi_play_send(p, h->rank, p->head[i].rank, echi_part_priority(ECHI_KIND_PUSH, p->plan->parts.count),
+                       echi_play_bytes(p, ECHI_KIND_HEAD_SUM, 4 * p->head_params), (struct echi_about){ECHI_PLAY_HEAD_SUM, which, 0, i});
+        h->leaving++;
+    }
+}
+
+/* Are all rows of a round visited, and of several heads all sums here? Then they are taken. */
+static bool take_round(const struct echi_play *p, struct echi_play_head *h) {
+    if (!several(p)) {
+        if (h->in < h->rows) return false;   /* a shadow may have some rows of the next round */
+        h->in -= h->rows;
+        return true;
+    }
+    for (int i = 0; i < p->heads; i++)
+        if (h->sums[i] == 0) return false;
+    for (int i = 0; i < p->heads; i++) h->sums[i]--;
+    return true;
+}
+
 static void visit(struct echi_play *p, int which) {
     struct echi_play_head *h = &p->head[which];
     const bool rounds = in_rounds(p);
-    const double update = echi_play_applying(p, h->rank, p->head_params);
+    const double add = echi_play_adding(p, h->rank, p->head_params);
+    const double update = echi_play_applying(p, h->rank, p->head_params) + (several(p) ? p->heads * add : 0);
     if (h->busy) return;
-    if (rounds && h->in >= p->rows) {   /* a shadow may have some rows of the next round */
-        h->in -= p->rows;
+    if (several(p) && h->in == h->rows) send_sum(p, which);
+    if (rounds && take_round(p, h)) {
         h->busy = true;
         return echi_play_compute(p, h->rank, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, which});
     }
+    if (h->sums[which] > 0 || (h->leaving > 0 && h->in == 0)) return;   /* rows of the next round wait */
     const uint32_t rows_taken = take_rows(p, h);
     if (h->n_visiting == 0) return;
     const double takes = echi_times_head(&p->times[h->rank], rows_taken);
-    const double adding = h->in > 0 ? echi_play_adding(p, h->rank, p->head_params) : 0;   /* the first rows' gradients are the sum */
+    const double adding = h->in > 0 ? add : 0;   /* the first rows' gradients are the sum */
     const double all = takes + (rounds ? adding : update);
     h->busy = true;
     echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
@@ -116,9 +148,9 @@ static void micro_leaves(struct echi_play *p, int which, int worker, int micro) 
 }
 
 int echi_play_rows_leave(struct echi_play *p, int worker, int flight) {
-    const int heads = p->plan->shadow == 0 ? 1 : 2;
+    const int first = p->plan->head_of[p->rank[worker]], heads = p->plan->shadow == 0 ? 1 : 2;
     if (heads > 1) *copy_of(p, worker, flight) = ECHI_COPY_LEAVES;
-    for (int i = 0; i < heads; i++) {
+    for (int i = first; i < first + heads; i++) {
         if (!p->cuts) send_rows(p, i, worker, flight, 0);
         if (p->cuts) micro_leaves(p, i, worker, flight);
     }
@@ -157,7 +189,7 @@ static void take_copy(struct echi_play *p, int worker, int flight) {
 }
 
 void echi_play_rows_in(struct echi_play *p, struct echi_about about) {
-    if (about.piece == 0) queue_rows(p, about);
+    if (!is_shadow(p, about.piece)) queue_rows(p, about);
     else if (p->shadow.taken[about.worker] >= places(p)) *copy_of(p, about.worker, about.owner) = ECHI_COPY_WAITS;
     else take_copy(p, about.worker, about.owner);
     visit(p, about.piece);
@@ -190,7 +222,7 @@ void echi_play_head_marked(struct echi_play *p, struct echi_about about) {
         const struct echi_play_rows r = h->visiting[i];
         const int rank = p->rank[r.worker];
         frees_place(p, about.piece, r.worker);
-        if (about.piece == 1) {
+        if (is_shadow(p, about.piece)) {
             end_copy(p, r.worker);
             continue;
         }
@@ -208,6 +240,17 @@ void echi_play_head_done(struct echi_play *p, struct echi_about about) {
 }
 
 void echi_play_answer_left(struct echi_play *p, int worker) {
-    p->head[0].answering[worker]--;
-    visit(p, 0);
+    const int which = p->plan->head_of[p->rank[worker]];
+    p->head[which].answering[worker]--;
+    visit(p, which);
+}
+
+void echi_play_head_sum_in(struct echi_play *p, struct echi_about about) {
+    p->head[about.piece].sums[about.owner]++;
+    visit(p, about.piece);
+}
+
+void echi_play_head_sum_left(struct echi_play *p, struct echi_about about) {
+    p->head[about.owner].leaving--;
+    visit(p, about.owner);
 }

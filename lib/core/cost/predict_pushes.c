@@ -234,6 +234,7 @@ static void arrived(struct echi_pushes *p, struct echi_about a) {
         return begin(p, a.worker);
     case ECHI_PLAY_APPLIED: return word_in(p, a);
     case ECHI_PLAY_SHADOWED: return told_shadowed(p, a);
+    case ECHI_PLAY_HEAD_SUM: return echi_play_head_sum_in(&p->b, a);
     case ECHI_PLAY_LEASE: return lease_in(p, a.worker);
     case ECHI_PLAY_STATE: return echi_owner_state_in(p, a.owner, a.worker);
     case ECHI_PLAY_ACK: return echi_owner_acknowledged(p, a.owner, a.worker);
@@ -246,6 +247,7 @@ static void sent(struct echi_pushes *p, struct echi_about a) {
     case ECHI_PLAY_PUSH:
     case ECHI_PLAY_ROWS: return left(p, a.worker, a.owner);
     case ECHI_PLAY_ANSWER: return echi_play_answer_left(&p->b, a.worker);
+    case ECHI_PLAY_HEAD_SUM: return echi_play_head_sum_left(&p->b, a);
     case ECHI_PLAY_WEIGHTS: return echi_owner_weights_left(p, a.worker);
     case ECHI_PLAY_STATE: return echi_owner_state_left(p, a.owner);
     default: return;

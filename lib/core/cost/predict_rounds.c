@@ -367,6 +367,7 @@ static void arrived(struct play *p, struct echi_about a) {
     case ECHI_PLAY_ANSWER: return answered(p, a);
     case ECHI_PLAY_APPLIED: return word_in(p);
     case ECHI_PLAY_SHADOWED: return told_shadowed(p, a);
+    case ECHI_PLAY_HEAD_SUM: return echi_play_head_sum_in(&p->b, a);
     default: return;
     }
 }
@@ -401,6 +402,7 @@ static void happens(struct play *p, const struct echi_happening *h) {
     case ECHI_HAPPENS_SENT:
         if (a.what == ECHI_PLAY_WEIGHTS) weights_left(p, a);
         else if (a.what == ECHI_PLAY_ANSWER) echi_play_answer_left(&p->b, a.worker);
+        else if (a.what == ECHI_PLAY_HEAD_SUM) echi_play_head_sum_left(&p->b, a);
         return;
     default: return;
     }

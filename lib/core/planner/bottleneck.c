@@ -16,9 +16,10 @@ static const struct echi_seen *way_of(const struct echi_follow *f, int rank, boo
     return in ? &f->host[rank].in : &f->host[rank].out;
 }
 
-/* Does `rank` send gradients to `server`, over a link? group -1: rows and their gradients, to the head. */
+/* Does `rank` send gradients to `server`, over a link? group -1: rows and their gradients, to its head. */
 static bool is_client(const struct echi_plan *p, int rank, int server, int group) {
-    return rank != server && !p->lost[rank] && p->group_of[rank] != ECHI_NONE && (group < 0 || p->group_of[rank] == group);
+    if (rank == server || p->lost[rank] || p->group_of[rank] == ECHI_NONE) return false;
+    return group < 0 ? echi_plan_head_rank(p, p->head_of[rank]) == server : p->group_of[rank] == group;
 }
 
 static int clients_of(const struct echi_plan *p, int server, int group) {
@@ -27,7 +28,7 @@ static int clients_of(const struct echi_plan *p, int server, int group) {
     return count;
 }
 
-static bool is_head(const struct echi_plan *p, int rank) { return p->cut && p->head == rank; }
+static bool is_head(const struct echi_plan *p, int rank) { return echi_plan_head_index(p, rank) >= 0; }
 
 static bool serves(const struct echi_plan *p, int rank) {
     const int group = echi_plan_group_owned(p, rank);

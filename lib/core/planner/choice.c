@@ -32,7 +32,7 @@ static int suspects(const struct echi_plan_request *w, const struct echi_plan *p
         double most = 0;
         int worst = -1;
         for (int r = 0; r < plan->world; r++) {
-            if (plan->group_of[r] == ECHI_NONE && echi_plan_group_owned(plan, r) < 0 && !(plan->cut && plan->head == r)) continue;
+            if (plan->group_of[r] == ECHI_NONE && echi_plan_group_owned(plan, r) < 0 && echi_plan_head_index(plan, r) < 0) continue;
             const double here = slowness(&times[r], plan->n[r], &w->load, way);
             if (!(here > most)) continue;
             most = here;

@@ -39,6 +39,7 @@ bool echi_choice_links_alike(const struct echi_plan_request *request, const stru
 bool echi_choice_one_way(const struct echi_plan_request *request, const struct echi_times *times);
 void echi_choice_place(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_exchange(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+void echi_choice_heads(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_workers(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 
 /* cuts.c: moves the request's cut to where separating layers is predicted to be worth the most, if that is left open and may be done;

@@ -21,6 +21,7 @@ struct echi_plan_request {
     bool has_cut;                      /* the model has one, at layers.cut */
     bool shadow;                       /* a separate head has a shadow */
     int micro_batches;                 /* BSP with a head: of a step; 1: it is whole; 0: as many as are the fastest (echi_plan_choose) */
+    int heads;                         /* BSP, separated: so many nodes train those layers; 0: as many as pay (echi_choice.h), else one */
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */
     uint32_t batch;                    /* B; 0: chosen (echi_plan_request_round) */
@@ -54,8 +55,8 @@ struct echi_plan_request {
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
     double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */
-    uint16_t home;                     /* 1 + the rank that the head goes to, and the owner of an only group; 0: by step times
-                                          (echi_plan_make), or where the most is predicted (echi_plan_choose) */
+    uint16_t home;                     /* 1 + the rank that the head, of several the first, goes to, and the owner of an only group; 0: by
+                                          step times (echi_plan_make), or where the most is predicted (echi_plan_choose) */
     enum echi_owners owners;           /* of several groups, and of shards behind the first */
     int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
     int64_t ratios_after;              /* ns for which other ratios must have been due to be set (echi_follow.h); 0: never */

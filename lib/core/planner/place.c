@@ -215,6 +215,23 @@ void echi_choice_exchange(struct echi_plan_request *w, const struct echi_times *
     if (any && w->exchange == ECHI_EXCHANGE_RING) w->shards = w->world < ECHI_SHARDS_MAX ? w->world : ECHI_SHARDS_MAX;
 }
 
+/* Sets how many heads there are, where that is left open: of those that are not clearly worse than the best the fewest, and several where
+ * they are worth that the loss of any ends the run. */
+void echi_choice_heads(struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work) {
+    struct echi_plan_request *own = &work->trial;
+    double value[ECHI_HEADS_MAX + 1] = {0}, best = 0;
+    if (w->heads != 0 || w->sync != ECHI_SYNC_BSP || !w->has_cut || w->separate != 1 || w->shadow || w->deterministic) return;
+    *own = *w;
+    for (own->heads = 1; own->heads <= ECHI_HEADS_MAX; own->heads++) {
+        char text[2];
+        if (echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK) break;
+        value[own->heads] = echi_candidate_rate(own, times, &work->tried, 0, work) / (own->heads > 1 ? WORTH_A_RISK : 1);
+        best = echi_greater(best, value[own->heads]);
+    }
+    w->heads = 1;
+    while (w->heads < ECHI_HEADS_MAX && value[w->heads] * ECHI_CLEARLY < best) w->heads++;
+}
+
 /* Rounds of which the gradients take longer than the steps may be faster where fewer nodes train and the others own parameters only: a
  * link carries 2 (N - 1) / N models each way where all N train and own, one where half of them do. As BytePS has it (Jiang et al., OSDI
  * 2020, section 4), with the nodes that are there. Sets how many train, where much is gained: of a net of 3.2 million parameters on four

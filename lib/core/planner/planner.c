@@ -34,6 +34,16 @@ static ech_status refuse(char *text, size_t cap, const char *sentence) {
     return ECH_E_ARGUMENT;
 }
 
+/* With a number from 0 to 9 in it. */
+static ech_status refuse_number(char *text, size_t cap, const char *before, int number, const char *behind) {
+    char sentence[200];
+    size_t len = strlen(before);
+    memcpy(sentence, before, len);
+    sentence[len++] = (char)('0' + number);
+    memcpy(sentence + len, behind, strlen(behind) + 1);
+    return refuse(text, cap, sentence);
+}
+
 /* Seconds of a step of n samples of the i-th of those who share. */
 typedef double (*seconds_of)(const void *self, int i, uint32_t n);
 
@@ -117,6 +127,126 @@ static int shadow_of(const struct echi_plan_request *w, const struct echi_times 
     return best;
 }
 
+/* Seconds in which the head's link carries the rows of n samples and, the other way, their gradients; 0: not known, or without a bound. */
+static double rows_on_link(const struct echi_plan_request *w, const struct echi_times *head, uint32_t n) {
+    const double in = head->link.in.rate > 0 ? w->load.row / head->link.in.rate : 0;
+    const double out = head->link.out.rate > 0 ? w->load.row_grad / head->link.out.rate : 0;
+    return n * (in > out ? in : out);
+}
+
+/* ---- several heads ---- */
+
+/* Seconds of a round's rows at a node: its arithmetic, or its link. */
+static double rows_at_head(const struct echi_plan_request *w, const struct echi_times *t, uint32_t n) {
+    const double link = rows_on_link(w, t, n), computed = echi_times_head(t, n);
+    return link > computed ? link : computed;
+}
+
+/* Beside the first head those who train an equal part of a round's rows the soonest. */
+static void choose_heads(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
+    const uint32_t n = plan->round / (uint32_t)w->heads;
+    plan->head_rank[plan->heads++] = plan->head;
+    while (plan->heads < w->heads) {
+        int best = -1;
+        for (int r = 0; r < w->world; r++) {
+            if (w->absent[r] || echi_plan_head_index(plan, r) >= 0) continue;
+            if (best < 0 || rows_at_head(w, &times[r], n) < TIE * rows_at_head(w, &times[best], n)) best = r;
+        }
+        if (best < 0) return;
+        plan->head_rank[plan->heads++] = (uint16_t)best;
+    }
+}
+
+/* Of a round: what its workers have, or before that is known an equal part. */
+static uint32_t rows_of_head(const struct echi_plan *plan, int rank) {
+    uint32_t rows = 0;
+    if (plan->heads == 0) return plan->round;
+    for (int r = 0; r < plan->world; r++) rows += echi_plan_head_rank(plan, plan->head_of[r]) == rank ? plan->n[r] : 0;
+    return rows > 0 ? rows : plan->round / plan->heads;
+}
+
+/* Of the workers that have no head yet the one with the most samples; -1: all have one. */
+static int largest_without(const struct echi_plan *plan, const bool *has) {
+    int most = -1;
+    for (int r = 0; r < plan->world; r++)
+        if (plan->n[r] > 0 && !has[r] && (most < 0 || plan->n[r] > plan->n[most])) most = r;
+    return most;
+}
+
+/* Each worker's rows go to the head of its own node, or to the one that is done with them the soonest, the largest share first; but each
+ * head gets some worker's. False: there are more heads than workers. */
+static bool deal_heads(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
+    bool has[ECHI_WORLD_MAX] = {false};
+    uint32_t load[ECHI_HEADS_MAX] = {0};
+    int left = 0, empty = plan->heads;
+    for (int r = 0; r < plan->world; r++) left += plan->n[r] > 0;
+    if (left < plan->heads) return false;
+    for (int r = 0; r < plan->world; r++) {
+        const int own = plan->n[r] > 0 ? echi_plan_head_index(plan, r) : -1;
+        if (own < 0) continue;
+        has[r] = true;
+        plan->head_of[r] = (uint8_t)own;
+        load[own] = plan->n[r];
+        left--;
+        empty--;
+    }
+    for (int r; (r = largest_without(plan, has)) >= 0; left--) {
+        double soonest = 0;
+        int best = -1;
+        for (int h = 0; h < plan->heads; h++) {
+            const double takes = rows_at_head(w, &times[plan->head_rank[h]], load[h] + plan->n[r]);
+            if ((left == empty && load[h] > 0) || (best >= 0 && takes >= soonest)) continue;
+            best = h;
+            soonest = takes;
+        }
+        empty -= load[best] == 0;
+        load[best] += plan->n[r];
+        plan->head_of[r] = (uint8_t)best;
+        has[r] = true;
+    }
+    return true;
+}
+
+/* The worker of a head that gives a sample away, or gets one within so many seconds of a step; -1: none may. */
+static int giver(const struct echi_plan *plan, int head) {
+    int most = -1;
+    for (int r = 0; r < plan->world; r++)
+        if (plan->n[r] > 1 && plan->head_of[r] == head && (most < 0 || plan->n[r] > plan->n[most])) most = r;
+    return most;
+}
+static int taker(const struct echi_plan *plan, const struct echi_times *times, int head, double seconds) {
+    int least = -1;
+    for (int r = 0; r < plan->world; r++)
+        if (plan->n[r] > 0 && plan->head_of[r] == head && echi_times_trunk(&times[r], plan->n[r] + 1) <= seconds &&
+            (least < 0 || plan->n[r] < plan->n[least])) least = r;
+    return least;
+}
+
+/* Samples go from workers of the head that takes the longest to workers of the one that is done the soonest, as long as the round's rows
+ * are done sooner and no worker's step becomes longer than the longest. */
+static void even_heads_out(const struct echi_plan_request *w, const struct echi_times *times, struct echi_plan *plan) {
+    double longest = 0;
+    for (int r = 0; r < plan->world; r++) {
+        const double takes = plan->n[r] > 0 ? echi_times_trunk(&times[r], plan->n[r]) : 0;
+        longest = takes > longest ? takes : longest;
+    }
+    for (uint32_t moved = 0; moved < plan->round; moved++) {
+        uint32_t load[ECHI_HEADS_MAX] = {0};
+        double takes[ECHI_HEADS_MAX];
+        int last = 0, first = 0;
+        for (int r = 0; r < plan->world; r++) load[plan->head_of[r]] += plan->n[r];
+        for (int h = 0; h < plan->heads; h++) {
+            takes[h] = rows_at_head(w, &times[plan->head_rank[h]], load[h]);
+            last = takes[h] > takes[last] ? h : last;
+            first = takes[h] < takes[first] ? h : first;
+        }
+        const int from = giver(plan, last), to = taker(plan, times, first, longest);
+        if (from < 0 || to < 0 || !(rows_at_head(w, &times[plan->head_rank[first]], load[first] + 1) < takes[last])) return;
+        plan->n[from]--;
+        plan->n[to]++;
+    }
+}
+
 /* Samples a second of steps of the i-th measured size. */
 static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + t->messages); }
 
@@ -143,13 +273,6 @@ static double seconds_at_head(const struct echi_plan_request *w, const struct ec
     return echi_times_head(head, n) + (head->update > 0 ? head->update : head->exchange) + bytes + head->messages;
 }
 
-/* Seconds in which the head's link carries the rows of n samples and, the other way, their gradients; 0: not known, or without a bound. */
-static double rows_on_link(const struct echi_plan_request *w, const struct echi_times *head, uint32_t n) {
-    const double in = head->link.in.rate > 0 ? w->load.row / head->link.in.rate : 0;
-    const double out = head->link.out.rate > 0 ? w->load.row_grad / head->link.out.rate : 0;
-    return n * (in > out ? in : out);
-}
-
 /* Seconds of a worker's step of n samples on the head's node, once all workers' rows have been through the head there.
  * Rates r_i = 1 / t_i of the others, in steps a second, no more than the head's link carries, and head cost c per step:
  * r_h t_h = 1 - (sum r_i + r_h) c. Negative when the head leaves too little. */
@@ -171,7 +294,7 @@ static void bsp_times(const struct echi_times *times, const struct echi_plan *pl
     const int exchanges = owners > 1 ? 2 : rank == plan->owner_of[0] ? workers : 1;
     memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < out->count; i++) {
-        if (plan->cut) out->head[i] = echi_plan_hosts(plan, rank, ECHI_ROLE_HEAD) ? echi_times_head(times, plan->round) : 0;
+        if (plan->cut) out->head[i] = echi_plan_hosts(plan, rank, ECHI_ROLE_HEAD) ? echi_times_head(times, rows_of_head(plan, rank)) : 0;
         else out->head[i] += 2 * times->exchange * exchanges;
     }
 }
@@ -427,6 +550,23 @@ void echi_plan_add_reserve(const struct echi_plan_request *w, const struct echi_
     plan->reserve = 1;
 }
 
+/* Are several heads possible, whoever they are? */
+static ech_status may_have_heads(const struct echi_plan_request *w, const struct echi_plan *plan, char *text, size_t cap) {
+    int here = 0;
+    for (int r = 0; r < w->world; r++) here += !w->absent[r];
+    if (!plan->cut)
+        return refuse(text, cap, "--heads are of layers that are separated: use --separate on, or --heads 1");
+    if (w->sync != ECHI_SYNC_BSP)
+        return refuse(text, cap, "several --heads add up their gradients once a round, which only --sync bsp waits for: use --heads 1");
+    if (w->deterministic)
+        return refuse(text, cap, "--deterministic has one head: use --heads 1");
+    if (w->shadow)
+        return refuse(text, cap, "a head that has a shadow is the only one: use --heads 1, or leave out --shadow");
+    if (w->heads > here)
+        return refuse_number(text, cap, "--heads are nodes of their own, and only ", here, " are here: so many heads work at most");
+    return ECH_OK;
+}
+
 ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
                           char *text, size_t cap) {
     echi_plan_clear(plan);
@@ -458,6 +598,11 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
         const char *whole = echi_plan_steps_whole(w, plan);
         if (whole) return refuse(text, cap, whole);
         plan->micro_batches = (uint8_t)w->micro_batches;
+    }
+    if (w->heads > 1) {
+        const ech_status refused = may_have_heads(w, plan, text, cap);
+        if (refused != ECH_OK) return refused;
+        choose_heads(w, times, plan);
     }
     const int home = plan->shadow == 0 ? fast : 0;   /* of an only owner */
     const bool async = w->sync != ECHI_SYNC_BSP;
@@ -495,6 +640,10 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
         plan->owner_of[0] = (uint16_t)home;
         ech_status status = bsp_shares(w, times, plan, text, cap);
         if (status != ECH_OK) return status;
+        if (plan->heads && !deal_heads(w, times, plan))
+            return refuse_number(text, cap, "each of --heads trains the rows of some worker, and only ", echi_plan_workers(plan, -1),
+                                 " nodes train: so many heads work at most");
+        if (plan->heads && w->shares == ECHI_SHARES_SPEED) even_heads_out(w, times, plan);
     }
     echi_ratios_plan(w, times, plan);
     if (!echi_plan_valid(plan))

@@ -53,7 +53,7 @@ static void quicken(const struct echi_plan *plan, enum echi_what what, int rank,
         t->update /= 2;
         return;
     case ECHI_WHAT_HEAD:
-        if (plan->cut && plan->head == rank) halve(t->head, t->count);
+        if (echi_plan_head_index(plan, rank) >= 0) halve(t->head, t->count);
         return;
     default:
         t->jitter /= 2;
@@ -80,7 +80,7 @@ static double gain_of(const struct question *q, enum echi_what what, int only) {
 static double takes(const struct question *q, enum echi_what what, int rank) {
     const struct echi_times *t = &q->times[rank];
     const struct echi_plan *plan = q->plan;
-    const bool serves = owns(plan, rank) || (plan->cut && plan->head == rank);
+    const bool serves = owns(plan, rank) || echi_plan_head_index(plan, rank) >= 0;
     const double rate = echi_link_slower(&t->link);
     if (what == ECHI_WHAT_STEPS)
         return plan->n[rank] == 0 ? 0 : echi_times_step(t, plan->cut, plan->n[rank]);
@@ -128,7 +128,7 @@ int echi_what_if(const struct echi_plan *plan, const struct echi_times times[ECH
             found.rank = (int16_t)rank;
             found.gain = alone;
         }
-        if (what == ECHI_WHAT_HEAD) found.rank = (int16_t)plan->head;
+        if (what == ECHI_WHAT_HEAD && !plan->heads) found.rank = (int16_t)plan->head;
         int at = count++;
         for (; at > 0 && out[at - 1].gain < found.gain; at--) out[at] = out[at - 1];
         out[at] = found;

@@ -158,10 +158,9 @@ void echi_feed(struct echi_coordinator *c, struct echi_actions *out) {
             feed_one(c, owner, ECHI_ROLE_OWNER, g, out);
             fed++;
         }
-    const int head[] = {p->cut ? p->head : -1, echi_plan_shadow(p)};
-    for (int i = 0; i < 2; i++) {
-        if (head[i] < 0) continue;
-        feed_one(c, head[i], ECHI_ROLE_HEAD, 0, out);
+    for (int r = 0; r < p->world && p->cut; r++) {
+        if (!echi_plan_hosts(p, r, ECHI_ROLE_HEAD)) continue;
+        feed_one(c, r, ECHI_ROLE_HEAD, 0, out);
         fed++;
     }
     /* Each says that it has started, and what it is sent leaves its slot, which evaluations and checkpoints will write. */

@@ -17,6 +17,12 @@ void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions
     wait_for(c, living(c));
 }
 
+/* In rounds: so many the head's weights will have once its last update is done. */
+static uint64_t samples_at_head(const struct echi_coordinator *c) {
+    if (!c->policy->rounds) return 0;
+    return c->phase == ECHI_RUN_RESCUES ? c->rescue.samples : c->applied - c->goal.from.samples;
+}
+
 /* Places for the head's have a name of their own, and those for parts of shards one each. */
 void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, enum echi_ask what, uint8_t place, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
@@ -32,7 +38,9 @@ void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, en
     }
     if (role == ECHI_ROLE_HEAD) echi_act_post_part(out, rank, ECHI_KIND_PARAMS, slot, cut);
     else if (!by_part) echi_act_post(out, rank, ECHI_KIND_PARAMS, slot);
-    echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = (uint8_t)what;
+    struct echi_action *a = echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
+    a->msg.flag = (uint8_t)what;
+    if (role == ECHI_ROLE_HEAD && what != ECHI_ASK_EVAL) a->msg.samples = samples_at_head(c);
 }
 
 bool echi_copy_is_whole(struct echi_coordinator *c, const struct echi_event *e) {

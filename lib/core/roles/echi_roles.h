@@ -337,9 +337,14 @@ struct echi_head {
     uint32_t round_in;                            /* rows of this round so far */
     bool asked; uint8_t asked_as;                 /* for weights, once nothing is left to apply; enum echi_ask */
     bool asked_momentum; int momentum_sending;    /* no update writes it meanwhile */
+    uint64_t asked_samples;                       /* and so many samples are in them */
     int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
     struct echi_lease round_place;                /* of the leases that it has trained rows of, the one that stands first in the data */
+    int index;                                    /* which of several heads it is; 0: it is the only one */
+    int sums_leaving;                             /* its sum is on its way to so many others: nothing is added to it */
+    /* By head: the sum of another that is here: of which round, of so many samples (0: none is), and the first of its leases. */
+    struct { uint64_t version; uint32_t samples; struct echi_lease first; } sum[ECHI_HEADS_MAX];
     uint64_t repeats;                             /* rows that came again; the driver reads it */
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     bool member[ECHI_WORLD_MAX];

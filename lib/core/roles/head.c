@@ -6,7 +6,10 @@
  * left of it is the update or, where rounds are waited for, the round's sum.
  *
  * A shadow (PROTOCOL.md, "The head's shadow") is a head that workers send a copy of all rows to. It trains them in the order in which they
- * come, and answers none, until the head is lost: then it is asked like any head. Rows that it has trained come again, and are answered. */
+ * come, and answers none, until the head is lost: then it is asked like any head. Rows that it has trained come again, and are answered.
+ *
+ * Of several heads (PROTOCOL.md, "Several heads") each trains the rows of some workers, on weights of its own that are the others' bit for
+ * bit: once a round they send each other their sums, and each applies all of them in the order of the heads. */
 #include "echi_roles.h"
 
 #include <string.h>
@@ -30,6 +33,7 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     h->setup = setup;
     h->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     h->shadow = echi_plan_shadow(&setup->plan) == setup->rank;
+    h->index = h->shadow ? 0 : echi_plan_head_index(&setup->plan, setup->rank);
     for (int r = 0; r < setup->plan.world; r++) {
         h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
         h->trained_count[r] = 0;
@@ -112,9 +116,10 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     h->busy = 1;
 }
 
-/* Not rows whose answer would be written where the last one is still being read; nor, at a shadow, those of a round that is to come. */
+/* Not rows whose answer would be written where the last one is still being read; nor those of a round that is to come; nor the first of a
+ * round while the sum of the one before is on its way out. */
 static bool may_take(const struct echi_head *h, uint16_t place) {
-    return !h->answering[place] && !(h->policy->rounds && h->lease[place].round > h->version);
+    return !h->answering[place] && !(h->policy->rounds && h->lease[place].round > h->version) && !(h->sums_leaving && h->round_in == 0);
 }
 
 static void take_into_round(struct echi_head *h, const struct echi_task *t) {
@@ -123,8 +128,7 @@ static void take_into_round(struct echi_head *h, const struct echi_task *t) {
     h->apply_divisor = t->divisor;
 }
 
-/* Of the round that is computed, or to be applied. */
-static bool all_taken(const struct echi_head *h) { return h->round_in > 0 && h->round_in == h->apply_divisor; }
+static struct echi_slot own_sum(const struct echi_head *h) { return (struct echi_slot){ECHI_SLOT_HEAD_SUM, (uint16_t)h->index}; }
 
 /* Merges waiting rows, the first of the queue first. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
@@ -143,7 +147,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
     t->divisor = h->lease[h->queue[at]].round_size;
     if (h->policy->rounds) {
-        t->state = (struct echi_slot){ECHI_SLOT_HEAD_SUM, 0};
+        t->state = own_sum(h);
         t->first = h->round_in == 0;
     }
     int kept = 0;
@@ -165,6 +169,75 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     if (h->policy->rounds) take_into_round(h, t);
 }
 
+/* ---- several heads ---- */
+
+static bool several(const struct echi_head *h) { return h->setup->plan.heads > 0; }
+static bool sum_is_in(const struct echi_head *h, int head) { return h->sum[head].samples > 0 && h->sum[head].version == h->version; }
+
+/* Samples of this round in the sums of other heads. */
+static uint64_t others_in(const struct echi_head *h) {
+    uint64_t samples = 0;
+    for (int i = 0; i < h->setup->plan.heads; i++) samples += sum_is_in(h, i) ? h->sum[i].samples : 0;
+    return samples;
+}
+
+/* None is in two sums, since a lease names its head. */
+static bool all_taken(const struct echi_head *h) { return h->apply_divisor > 0 && h->round_in + others_in(h) == h->apply_divisor; }
+static void look_whether_whole(struct echi_head *h) { h->apply_due = all_taken(h); }
+
+/* The round's update: a head without rows of it takes in the others' alone. */
+static void take_sums(struct echi_head *h, struct echi_task *t) {
+    if (!several(h)) return;
+    t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
+    for (int i = 0; i < h->setup->plan.heads; i++) {
+        if (i == h->index ? h->round_in == 0 : !sum_is_in(h, i)) continue;
+        t->rows[t->n_rows++] = (uint16_t)i;
+        if (i == h->index) continue;
+        t->samples += h->sum[i].samples;
+        if (t->lease.id == 0 || echi_lease_before(&h->sum[i].first, &t->lease)) t->lease = h->sum[i].first;
+    }
+}
+
+static void post_sum(const struct echi_head *h, int head, struct echi_actions *out) {
+    echi_act_post(out, echi_plan_head_rank(&h->setup->plan, head), ECHI_KIND_HEAD_SUM,
+                  (struct echi_slot){ECHI_SLOT_HEAD_SUM, (uint16_t)head});
+}
+
+/* All rows of the round that are this head's are in its sum. */
+static void send_sum(struct echi_head *h, struct echi_actions *out) {
+    for (int i = 0; i < h->setup->plan.heads; i++) {
+        if (i == h->index) continue;
+        const int to = echi_plan_head_rank(&h->setup->plan, i);
+        struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_HEAD, ECHI_ROLE_HEAD, ECHI_KIND_HEAD_SUM);
+        a->slot = own_sum(h);
+        a->msg.lease = h->round_place;
+        a->msg.version = h->version;
+        a->msg.samples = h->round_in;
+        h->sums_leaving++;
+    }
+}
+
+static bool fits_round(const struct echi_head *h, const struct echi_lease *l) {
+    return l->round == h->version && (h->apply_divisor == 0 || l->round_size == h->apply_divisor);
+}
+
+/* Of this round; or of the next: whoever has sent that has all sums of this one. */
+static void on_sum(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    const struct echi_lease *l = &m->lease;
+    const int from = echi_plan_head_index(&h->setup->plan, e->from);
+    if (!several(h) || from < 0 || from == h->index || !echi_lease_valid(l, &h->setup->plan) || l->head != from ||
+        m->samples != l->head_rows || m->version != l->round || h->sum[from].samples > 0 ||
+        (l->round == h->version ? !fits_round(h, l) || others_in(h) + l->head_rows > l->round_size : l->round != h->version + 1))
+        return echi_act_fault(out, ECH_E_FORMAT, "a sum of gradients does not fit the plan: do all nodes run the same version?");
+    h->sum[from].version = m->version;
+    h->sum[from].samples = l->head_rows;
+    h->sum[from].first = *l;
+    if (l->round != h->version) return;
+    h->apply_divisor = l->round_size;
+    look_whether_whole(h);
+}
+
 static void pump(struct echi_head *h, struct echi_actions *out) {
     if (h->busy || !h->started || h->momentum_sending) return;
     if (h->apply_due) {
@@ -175,10 +248,11 @@ static void pump(struct echi_head *h, struct echi_actions *out) {
         t->role = ECHI_ROLE_HEAD;
         t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
         t->weights_out = to;
-        t->grads = (struct echi_slot){ECHI_SLOT_HEAD_SUM, 0};
+        t->grads = own_sum(h);
         t->lease = h->round_place;
         t->samples = h->round_in;
         t->divisor = h->apply_divisor;
+        take_sums(h, t);
         h->busy = 1;
         return;
     }
@@ -204,6 +278,24 @@ static void answer(struct echi_head *h, const struct echi_event *e, struct echi_
     }
 }
 
+/* The update is done. What others have sent of the next round may be all of it. */
+static void end_round(struct echi_head *h, struct echi_actions *out) {
+    const uint64_t over = h->version - 1;
+    h->apply_due = false;
+    h->round_in = h->apply_divisor = 0;
+    h->round_place = (struct echi_lease){0};
+    for (int i = 0; i < h->setup->plan.heads; i++) {
+        if (h->sum[i].samples == 0) continue;
+        if (h->sum[i].version == over) {
+            h->sum[i].samples = 0;
+            post_sum(h, i, out);
+        } else {
+            h->apply_divisor = h->sum[i].first.round_size;
+        }
+    }
+    look_whether_whole(h);
+}
+
 static void on_computed(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     h->busy = 0;
@@ -212,12 +304,12 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
         h->current = (uint8_t)t->weights_out.index;
         h->version++;
         h->samples += t->samples;
-        h->apply_due = false;
-        h->round_in = 0;
+        end_round(h, out);
         return;
     }
-    if (t->state.kind == ECHI_SLOT_NONE) return answer(h, e, out);   /* rows that came again */
-    h->apply_due = all_taken(h);
+    if (t->state.kind == ECHI_SLOT_NONE) answer(h, e, out);   /* rows that came again */
+    else if (several(h) && h->round_in == t->lease.head_rows) send_sum(h, out);
+    look_whether_whole(h);
 }
 
 /* The next round's rows may come before this one's update is done; at a shadow, for whose updates nobody waited, those of any to come: a
@@ -227,12 +319,13 @@ static bool of_this_round(const struct echi_head *h, const struct echi_lease *le
     if (h->shadow && lease->round >= h->version) return true;
     if (!h->policy->rounds || (again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
     if (all_taken(h)) return lease->round == h->version + 1;
-    return lease->round == h->version && (h->round_in == 0 || lease->round_size == h->apply_divisor);
+    return fits_round(h, lease) || (several(h) && lease->round == h->version + 1);   /* others' sums may be late */
 }
 
 static bool rows_fit(const struct echi_head *h, int from, const struct echi_lease *l, enum echi_rows rows) {
     const struct echi_plan *p = &h->setup->plan;
     if (l->worker != from || l->owner >= p->world || l->n > echi_micro_most(p, echi_plan_room(p, from))) return false;
+    if (several(h) && l->head != h->index) return false;
     if (in_vain(h, l)) return h->member[from] && l->n >= 1 && l->round_size == p->round;
     return echi_lease_valid(l, p) && of_this_round(h, l, rows);
 }
@@ -300,11 +393,14 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         if (is_copy(h, e->slot.index))
             echi_act_send(out, e->from, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_SHADOWED)->msg.lease = m->lease;
         break;
+    case ECHI_KIND_HEAD_SUM: on_sum(h, e, out); break;
     case ECHI_KIND_ASK:
         if (e->from != 0 || !h->started)
             return echi_act_fault(out, ECH_E_INTERNAL, "the head was asked too early, or by a stranger");
         /* In the middle of a run at once: a task of ours may wait for the cluster's release, and the current snapshot is
-         * whole. After a drain only behind the last update, which a worker's gradients do not wait for. */
+         * whole. After a drain only behind the last update, which a worker's gradients do not wait for; of several heads one may not
+         * know of it yet. */
+        h->asked_samples = m->samples;
         if (m->flag == ECHI_ASK_MOMENTUM) {
             h->asked_momentum = true;
             break;
@@ -323,6 +419,8 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
         echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, 0});
         if (h->setup->plan.resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0});
         for (uint16_t place = 0; place < places(h); place++) post(h, place, out);
+        for (int i = 0; i < h->setup->plan.heads; i++)
+            if (i != h->index) post_sum(h, i, out);
         break;
     case ECHI_EVENT_MESSAGE: on_message(h, e, out); break;
     case ECHI_EVENT_GRADIENT: answer(h, e, out); break;
@@ -330,13 +428,14 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) h->in_flight[e->slot.index]--;
         else if (e->slot.kind == ECHI_SLOT_HEAD_MOMENTUM) h->momentum_sending--;
+        else if (e->slot.kind == ECHI_SLOT_HEAD_SUM) h->sums_leaving--;
         else h->answering[e->slot.index] = false;
         break;
     case ECHI_EVENT_LOST: on_lost(h, e->from); break;
     default: break;
     }
     pump(h, out);
-    if (h->busy || h->apply_due || h->queued) return;
+    if (h->busy || h->apply_due || h->queued || h->samples < h->asked_samples) return;
     if (h->asked) send_params(h, out);
     if (h->asked_momentum) send_momentum(h, out);
 }

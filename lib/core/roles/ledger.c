@@ -165,7 +165,9 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].size = size;
     c->dealt[c->next_round % ECHI_ROUNDS_KEPT].before = c->issued;
     struct echi_lease of = {.round = c->next_round++, .round_size = size};
+    uint32_t at_head[ECHI_HEADS_MAX] = {0};
     for (int r = 0; r < p->world; r++) n[r] = (n[r] + unit - 1) / unit * unit;
+    for (int r = 0; r < p->world && p->heads; r++) at_head[p->head_of[r]] += n[r];
     for (; left > 0; of.part++) {
         uint32_t together = 0;
         for (int r = 0; r < p->world; r++) {
@@ -177,6 +179,8 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
         for (int r = 0; r < p->world; r++) {
             if (part[r] > left) part[r] = left;
             left -= part[r];
+            of.head = p->head_of[r];
+            of.head_rows = at_head[of.head];
             if (part[r] > 0) lease(c, r, part[r], of, out);
         }
     }

@@ -24,8 +24,8 @@ static bool ask_workers(struct echi_coordinator *c, struct echi_actions *out) {
     return c->waits_for > 0;
 }
 
-/* The head answers behind its last update, so that it is not a round behind the trunk. It is asked once it is certain that a trunk comes:
- * else its newest layers would be put beside older ones. */
+/* The head answers behind its last update, so that it is not a round behind the trunk. It is asked once it is certain that a trunk comes,
+ * and of which round: else its newest layers would be put beside older ones. */
 static void ask_head(struct echi_coordinator *c, struct echi_actions *out) {
     if (!c->rescue.head) echi_ask_copy(c, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ASK_LAST, 2, out);
 }
@@ -66,13 +66,19 @@ static void release(const struct echi_coordinator *c, struct echi_actions *out) 
         if (!plan_of(c)->lost[r]) echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_RELEASE);
 }
 
+/* What a lost head had sent of its last round is at some of the others, or at none. */
+static bool headless(const struct echi_plan *p) {
+    for (int i = 0; i < echi_plan_heads(p); i++)
+        if (p->lost[echi_plan_head_rank(p, i)]) return true;
+    return false;
+}
+
 bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
     const bool evaluates = (c->phase == ECHI_RUN_EVALUATES || c->phase == ECHI_RUN_LAST_EVAL) && c->parts_out == 0;
     if (c->phase < ECHI_RUN_TRAINS || c->goal.give_final) return false;   /* in a session each node has what it computed on last */
     c->plan.lost[rank] = 1;
-    const bool headless = p->cut && p->lost[p->head];
-    if (c->met || evaluates || headless || c->policy->local) {   /* under `local` a worker may be in the middle of taking weights over */
+    if (c->met || evaluates || headless(p) || c->policy->local) {   /* under `local` a worker may be in the middle of taking weights over */
         nothing_newer(c);
         return false;
     }
@@ -94,8 +100,8 @@ static bool ask(struct echi_coordinator *c, struct echi_actions *out) {
     c->rescue.asked = true;
     /* Of several shards, some may be a round further on: each worker has all parts of one round. */
     if (!c->rescue.trunk && (p->shards || !echi_plan_group_lives(p, first))) return !ask_workers(c, out) && nothing_newer(c);
-    ask_head(c, out);
-    if (!c->rescue.trunk) ask_trunk(c, p->owner_of[first], ECHI_ROLE_OWNER, out);
+    if (c->rescue.trunk) ask_head(c, out);
+    else ask_trunk(c, p->owner_of[first], ECHI_ROLE_OWNER, out);
     return false;
 }
 
@@ -162,6 +168,8 @@ static bool on_part(struct echi_coordinator *c, const struct echi_event *e, stru
             if (echi_plan_evaluates_own(plan_of(c))) c->whole = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1};
             c->rescue.trunk = true;
             c->saved_samples = c->goal.from.samples + m->samples;
+            c->rescue.samples = m->samples;
+            if (m->from_role == ECHI_ROLE_OWNER) ask_head(c, out);
         }
     }
     return go_on(c, e->now, out) || (!c->final && ask(c, out));
@@ -190,7 +198,7 @@ static bool on_lost(struct echi_coordinator *c, int rank, struct echi_actions *o
     const struct echi_plan *p = plan_of(c);
     if (p->lost[rank]) return false;
     c->plan.lost[rank] = 1;
-    if (p->cut && p->head == rank && !c->rescue.head) return nothing_newer(c);
+    if (headless(p) && !c->rescue.head) return nothing_newer(c);
     if (!c->rescue.trunk || !c->rescue.head) tell(c, rank, out);
     return false;
 }

@@ -369,9 +369,12 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     w->queue[w->queued++] = slot;
 }
 
+/* Of several heads the one that a step's rows go to is known when they leave. */
+static bool posts_with_rows(const struct echi_worker *w) { return w->setup->plan.heads > 0; }
+
 static void post_answer(struct echi_worker *w, struct echi_slot slot, struct echi_actions *out) {
     w->answers &= (uint8_t) ~(1u << slot.index);
-    echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, slot);
+    if (!posts_with_rows(w)) echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, slot);
 }
 
 /* Of the micro-batches that the head owes answers the one that this lease is, -1: none. */
@@ -386,7 +389,7 @@ static int micro_of(const struct echi_worker *w, const struct echi_flight *s, co
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_HEAD);   /* the head answers steps in the order it was asked */
     const int micro = s ? micro_of(w, s, &e->msg->lease) : -1;
-    if (e->from != w->setup->plan.head || micro < 0)
+    if (micro < 0 || e->from != echi_plan_head_of(&w->setup->plan, &s->lease))
         return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
     s->answer[micro] = (struct echi_answer){e->slot, e->msg->head, e->msg->loss, e->msg->correct};
     s->answered |= (uint8_t)(1u << micro);
@@ -423,9 +426,11 @@ static void on_shadowed(struct echi_worker *w, const struct echi_event *e, struc
 
 static void send_rows(struct echi_worker *w, struct echi_flight *s, int micro, enum echi_rows what, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
-    const int to = what == ECHI_ROWS_COPY ? echi_plan_shadow(p) : p->head;
+    const int to = what == ECHI_ROWS_COPY ? echi_plan_shadow(p) : echi_plan_head_of(p, &s->lease);
+    const uint16_t number = (uint16_t)(s - w->flight + micro);
+    if (posts_with_rows(w)) echi_act_post(out, to, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, number});
     struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
-    a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, (uint16_t)(s - w->flight + micro)};
+    a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, number};
     a->msg.lease = echi_lease_micro(p, &s->lease, micro);
     a->msg.flag = (uint8_t)what;
     s->sending++;
@@ -627,7 +632,7 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
         if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
         post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
     }
-    for (int i = 0; i < echi_plan_stacks(&w->setup->plan) && w->setup->plan.cut; i++)
+    for (int i = 0; i < echi_plan_stacks(&w->setup->plan) && w->setup->plan.cut && !posts_with_rows(w); i++)
         echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i});
     if (w->ring.on) echi_worker_ring_start(w, out);
     if (w->setup->norms > 0) echi_act_post(out, w->owner, ECHI_KIND_NORM_ALL, (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0});

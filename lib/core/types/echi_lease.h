@@ -16,6 +16,8 @@ struct echi_lease {
     uint64_t shards;                      /* only these shards, a bit each, want its gradients: the others have them; 0: all do */
     uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's
                                              statistics in common; 0: it has its own, as a lease that is issued again */
+    uint8_t head; uint32_t head_rows;     /* several heads: which of them trains its rows, and samples of the round's leases that it trains;
+                                             both stay when the lease is issued again, whoever computes it then */
     uint32_t base;                        /* TOPK: what its push's ratio follows from (echi_ratio.h), in millionths, since the plan's base
                                              of its group does not hold any more; 0: that does */
 };

@@ -13,6 +13,7 @@
 #define ECHI_WORLD_MAX 1024
 #define ECHI_GROUPS_MAX 8
 #define ECHI_SHARDS_MAX 64            /* owners of one group: a bit each in a lease */
+#define ECHI_HEADS_MAX 8              /* nodes that train the separated layers, each the rows of some workers */
 #define ECHI_UNITS_MAX 256            /* layers with parameters of a model */
 #define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
 #define ECHI_MERGE_STEPS 64           /* steps whose rows it merges at most: 256 rows fill them with 4 each, and tasks stay small */

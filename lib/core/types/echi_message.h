@@ -58,7 +58,9 @@
     X(RING_WEIGHTS, "ring_weights", 1) /* owner, worker -> the next worker in the ring: weights of one part */ \
     X(RING_LEASE, "ring_lease", 0) /* worker -> owner: the gradients of this lease are in what goes round the ring; fields as in PUSH */ \
     X(RATE, "rate", 0)             /* node -> coordinator: so much the link of `peer` has carried; `flag`: in */ \
-    X(SHADOWED, "shadowed", 0)     /* head -> worker: the shadow has the rows of this lease */
+    X(SHADOWED, "shadowed", 0)     /* head -> worker: the shadow has the rows of this lease */ \
+    X(HEAD_SUM, "head_sum", 1)     /* head -> head: the sum of the gradients of its rows of round `version`, which are `samples`; of their \
+                                         leases the one that stands first in the data */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, payload) ECHI_KIND_##name,

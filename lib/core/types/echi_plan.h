@@ -39,6 +39,8 @@ struct echi_plan {
     uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
     uint16_t shadow;                      /* 1 + the rank that trains the head's layers as well, on the same rows, and becomes the head when
                                              that is lost; 0: none */
+    uint8_t heads;                        /* BSP: so many nodes, at least 2, train the head's layers, each with its own copy of them, and
+                                             add up their gradients once a round; 0: `head` does alone */
     uint8_t flights;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
     uint8_t micro_batches;                /* into which a worker cuts its step (micro.c), 2 to ECHI_MICRO_MAX; 0: it does not. BSP with a
@@ -69,9 +71,11 @@ struct echi_plan {
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
                                              not; BSP: 0 */
     uint16_t shard_owner[ECHI_SHARDS_MAX];   /* their ranks, each once until one is lost; [0]: owner_of[0]. Beyond `shards` 0 */
+    uint16_t head_rank[ECHI_HEADS_MAX];   /* of several heads their ranks, each once; [0]: head. Beyond `heads` 0 */
     struct echi_parts parts;              /* of the model's parameters; none: the default ones are still to be made (planner/parts.c) */
     /* By rank, as many as the world has. */
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
+    uint8_t head_of[ECHI_WORLD_MAX];      /* several heads: which of them trains this worker's rows; each trains some worker's. Else 0 */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
     uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
     uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
@@ -81,8 +85,14 @@ struct echi_plan {
     uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
 };
 static inline int echi_plan_shadow(const struct echi_plan *plan) { return plan->shadow - 1; }   /* its rank, -1: none */
-void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
 struct echi_lease;
+/* How many heads there are, beside a shadow: 0 where nothing is separated; the rank of one; which one a rank is, -1: none, as its shadow
+ * is. And the rank that trains the rows of a lease. */
+int echi_plan_heads(const struct echi_plan *plan);
+int echi_plan_head_rank(const struct echi_plan *plan, int head);
+int echi_plan_head_index(const struct echi_plan *plan, int rank);
+int echi_plan_head_of(const struct echi_plan *plan, const struct echi_lease *lease);
+void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
 
 /* ---- members.c: who is still here ---- */
@@ -90,8 +100,8 @@ int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones
 /* The reserve group, which has an owner from the start and workers only while some are unlike all others; -1: none. It sleeps while it
  * has none: no states are sent there, and nobody waits for it; what it once changed is in all others' weights. */
 int echi_plan_reserve(const struct echi_plan *plan);
-/* May the run go on without this rank? No: rank 0, a head without a shadow, the last owner of the trunk but the reserve's, which may have
- * slept through what the others did, the last worker; an owner of a shard, unless echi_plan_has_heir_of. */
+/* May the run go on without this rank? No: rank 0, a head without a shadow or one of several, the last owner of the trunk but the
+ * reserve's, which may have slept through what the others did, the last worker; an owner of a shard, unless echi_plan_has_heir_of. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
 /* Takes a rank out. The shadow of a lost head is the head from then on. The workers of a group whose owner it was join the nearest group
  * that has one, of two as near the faster; not the reserve. */
@@ -206,7 +216,8 @@ int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
 int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (198 + 2 * ECHI_SHARDS_MAX + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
+    (199 + 2 * ECHI_SHARDS_MAX + 2 * ECHI_HEADS_MAX + 6 * ECHI_GROUPS_MAX + 10 * (world) +                                   \
+     ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -24,7 +24,7 @@ enum echi_slot_kind {
                                    echi_plan_row_places */
     ECHI_SLOT_HEAD_ROWS_GRAD,   /* the same */
     ECHI_SLOT_HEAD_GRADS,       /* [1] */
-    ECHI_SLOT_HEAD_SUM,         /* [1] BSP */
+    ECHI_SLOT_HEAD_SUM,         /* [1] BSP; of several heads [head]: its own, and those of the others as they come */
     ECHI_SLOT_HEAD_WEIGHTS,     /* [3] */
     ECHI_SLOT_HEAD_MOMENTUM,    /* [1] */
     ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those evaluated last; 1 and 2: copies as they come in. With shards and
@@ -57,7 +57,7 @@ struct echi_slot { uint8_t kind; uint16_t index; };
 /* What a lane can be asked for, the most urgent first: a head never waits for more than one unit of its own node. */
 enum echi_task_kind {
     ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers, and, with weights_out, their update */
-    ECHI_TASK_HEAD_APPLY, /* of a round */
+    ECHI_TASK_HEAD_APPLY, /* of a round; several heads: `grads` = the sums HEAD_SUM of the heads in `rows`, added in this order, before */
     ECHI_TASK_NORM,       /* sync_norm: what workers sum in one batch-norm, put together; all of them wait for it */
     ECHI_TASK_ADD,        /* sum of a round += a push (or = the first, whose slot is then of no content). Of a worker in a ring: the sum
                              `state` of the part `only` += its gradients */
@@ -89,7 +89,7 @@ struct echi_task {
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it. Dense, ADD writes `grads` then,
                                                lent or not */
-    uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM; with `only` */
+    uint8_t n_rows;                         /* HEAD: number of row slots merged; HEAD_APPLY: of sums; NORM; with `only` */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: indices of the HEAD_ROWS, OWNER_NORM slots that are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD, NORM: samples of each */
     uint32_t row_epoch[ECHI_MERGE_STEPS], row_start[ECHI_MERGE_STEPS];   /* HEAD: which they are, as in a lease */

@@ -11,6 +11,18 @@ void echi_plan_clear(struct echi_plan *plan) {
     plan->head = ECHI_NO_RANK;
 }
 
+int echi_plan_heads(const struct echi_plan *plan) { return plan->heads ? plan->heads : plan->cut > 0; }
+
+int echi_plan_head_rank(const struct echi_plan *plan, int head) { return plan->heads ? plan->head_rank[head] : plan->head; }
+
+int echi_plan_head_index(const struct echi_plan *plan, int rank) {
+    for (int i = 0; i < echi_plan_heads(plan); i++)
+        if (echi_plan_head_rank(plan, i) == rank) return i;
+    return -1;
+}
+
+int echi_plan_head_of(const struct echi_plan *plan, const struct echi_lease *lease) { return echi_plan_head_rank(plan, lease->head); }
+
 int echi_plan_workers(const struct echi_plan *plan, int group) {
     int count = 0;
     for (int r = 0; r < plan->world; r++)
@@ -30,7 +42,7 @@ bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role
     case ECHI_ROLE_COORDINATOR: return rank == 0;
     case ECHI_ROLE_WORKER: return plan->group_of[rank] != ECHI_NONE;
     case ECHI_ROLE_OWNER: return echi_plan_group_owned(plan, rank) >= 0;
-    case ECHI_ROLE_HEAD: return plan->cut && (plan->head == rank || echi_plan_shadow(plan) == rank);
+    case ECHI_ROLE_HEAD: return echi_plan_head_index(plan, rank) >= 0 || (plan->cut && echi_plan_shadow(plan) == rank);
     case ECHI_ROLES: break;
     }
     return false;
@@ -51,7 +63,7 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 }
 
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
-    if (rank == 0 || (plan->cut && plan->head == rank && plan->shadow == 0)) return false;
+    if (rank == 0 || (echi_plan_head_index(plan, rank) >= 0 && plan->shadow == 0)) return false;
     if (echi_plan_has_heir_of(plan, rank)) return true;   /* a worker and owner is left */
     int owners = 0;
     const int owned = echi_plan_group_owned(plan, rank);

@@ -69,6 +69,7 @@ static const uint32_t fields[ECHI_KINDS] = {
     [ECHI_KIND_RATE] = F_GROUP | F_FLAG | F_RATE,
     [ECHI_KIND_RING_LEASE] = F_LEASE | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
     [ECHI_KIND_SHADOWED] = F_LEASE,
+    [ECHI_KIND_HEAD_SUM] = F_LEASE | F_VERSION | F_SAMPLES,
 };
 
 bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
@@ -87,7 +88,7 @@ static const uint16_t bodies[ECHI_KINDS] = {
 };
 bool echi_kind_has_body(int kind) { return kind >= 0 && kind < ECHI_KINDS && (kind == ECHI_KIND_PLAN || bodies[kind] > 0); }
 
-enum { LEASE_SHARDS = 2, LEASE_BASE = 4 };   /* beside `again`: the shards, the base of its ratio follow */
+enum { LEASE_SHARDS = 2, LEASE_BASE = 4, LEASE_HEAD = 8 };   /* beside `again`: the shards, the base of its ratio, its head follow */
 enum { LEASE_BYTES = 34 };                   /* of what each lease has */
 
 void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
@@ -101,11 +102,15 @@ void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_store32(at + 20, l->round_size);
     echi_store16(at + 24, l->worker);
     echi_store16(at + 26, l->owner);
-    at[28] = (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0) | (l->base ? LEASE_BASE : 0));
+    at[28] = (uint8_t)(l->again | (l->shards ? LEASE_SHARDS : 0) | (l->base ? LEASE_BASE : 0) | (l->head_rows ? LEASE_HEAD : 0));
     at[29] = l->part;
     echi_store32(at + 30, l->together);
     if (l->shards) echi_put64(w, l->shards);
     if (l->base) echi_put32(w, l->base);
+    if (l->head_rows) {
+        echi_put8(w, l->head);
+        echi_put32(w, l->head_rows);
+    }
 }
 
 void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
@@ -121,12 +126,17 @@ void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
     l->worker = echi_load16(at + 24);
     l->owner = echi_load16(at + 26);
     const uint8_t flags = at[28];
-    l->again = (uint8_t)(flags & ~(LEASE_SHARDS | LEASE_BASE));
+    l->again = (uint8_t)(flags & ~(LEASE_SHARDS | LEASE_BASE | LEASE_HEAD));
     l->part = at[29];
     l->together = echi_load32(at + 30);
     l->shards = flags & LEASE_SHARDS ? echi_get64(r) : 0;
     l->base = flags & LEASE_BASE ? echi_get32(r) : 0;
-    if (((flags & LEASE_SHARDS) && l->shards == 0) || ((flags & LEASE_BASE) && l->base == 0)) r->ok = false;   /* one way of writing it */
+    if (flags & LEASE_HEAD) {
+        l->head = echi_get8(r);
+        l->head_rows = echi_get32(r);
+    }
+    const bool empty = ((flags & LEASE_SHARDS) && l->shards == 0) || ((flags & LEASE_BASE) && l->base == 0);
+    if (empty || ((flags & LEASE_HEAD) && l->head_rows == 0)) r->ok = false;   /* one way of writing it */
 }
 
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room) {
@@ -198,7 +208,8 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
 /* What the largest message of this kind comes to: the encoding itself says it. */
 uint32_t echi_kind_meta_cap(int kind, int world) {
     if (kind < 0 || kind >= ECHI_KINDS) return 0;
-    struct echi_msg most = {.kind = (uint8_t)kind, .lease = {.shards = 1, .base = 1}};   /* they follow only where there are some */
+    /* What follows only where there is some of it. */
+    struct echi_msg most = {.kind = (uint8_t)kind, .lease = {.shards = 1, .base = 1, .head_rows = 1}};
     uint8_t bytes[ECHI_MSG_MAX];
     memset(most.text, 'x', sizeof most.text - 1);
     const uint32_t marks = fields[kind] & F_MARKS ? ECHI_MARK_BYTES * (uint32_t)world : 0;
@@ -252,6 +263,7 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (l->n < 1 || l->n > echi_plan_room(p, l->worker) || l->part >= ECHI_ROUND_PARTS) return false;
     if (l->shards & ~echi_plan_all_shards(p) || l->base > (p->codec == ECHI_CODEC_TOPK ? ECHI_RATIO_ONE : 0)) return false;
     if (l->together && (!p->sync_norm || l->again || l->together < l->n || l->together > l->round_size)) return false;
+    if (l->head_rows ? l->head >= p->heads || l->head_rows < l->n || l->head_rows > l->round_size : l->head || p->heads) return false;
     /* Only what is left at the end of an epoch may be less than a reduction block. */
     const uint32_t block = ECHI_REDUCTION_BLOCK;
     if (p->deterministic && (l->start % block || (l->n % block && l->round_size % block == 0))) return false;
@@ -292,13 +304,30 @@ static bool shards_valid(const struct echi_plan *p) {
     return p->parts.count == 0 || with_parts == echi_plan_all_shards(p);
 }
 
+/* Heads are different nodes, each of which trains rows of some worker, in rounds. */
+static bool heads_valid(const struct echi_plan *p) {
+    unsigned busy = 0;
+    if (p->cut ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
+    if (p->shadow > 0 && (!p->cut || p->heads || p->shadow > p->world || echi_plan_shadow(p) == p->head)) return false;
+    for (int i = p->heads; i < ECHI_HEADS_MAX; i++)
+        if (p->head_rank[i] != 0) return false;
+    for (int r = 0; r < p->world; r++) {
+        if (p->head_of[r] != 0 && (p->head_of[r] >= p->heads || p->n[r] == 0)) return false;
+        if (p->n[r] > 0) busy |= 1u << p->head_of[r];
+    }
+    if (p->heads == 0) return true;
+    if (p->heads < 2 || !p->cut || p->sync != ECHI_SYNC_BSP || p->deterministic || p->head_rank[0] != p->head) return false;
+    for (int i = 0; i < p->heads; i++)
+        if (p->head_rank[i] >= p->world || echi_plan_head_index(p, p->head_rank[i]) != i || !(busy >> i & 1)) return false;
+    return true;
+}
+
 static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN */
 
 bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->reserve > 1 || p->reserve >= p->n_groups) return false;
-    if (p->cut ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
-    if (p->shadow > 0 && (!p->cut || p->shadow > p->world || echi_plan_shadow(p) == p->head)) return false;
+    if (p->heads > ECHI_HEADS_MAX || !heads_valid(p)) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->flights < 1 || p->flights > ECHI_FLIGHTS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
@@ -396,6 +425,9 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->cut);
     echi_put16(&w, p->head);
     echi_put16(&w, p->shadow);
+    echi_put8(&w, p->heads);
+    for (int i = 0; i < p->heads; i++) echi_put16(&w, p->head_rank[i]);
+    if (p->heads) echi_put_bytes(&w, p->head_of, p->world);
     echi_put8(&w, p->flights);
     echi_put8(&w, p->micro_batches);
     echi_put8(&w, p->resumed);
@@ -444,6 +476,10 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->cut = echi_get8(&r);
     p->head = echi_get16(&r);
     p->shadow = echi_get16(&r);
+    p->heads = echi_get8(&r);
+    if (p->heads > ECHI_HEADS_MAX || p->world > ECHI_WORLD_MAX) return false;
+    for (int i = 0; i < p->heads; i++) p->head_rank[i] = echi_get16(&r);
+    if (p->heads) echi_get_bytes(&r, p->head_of, p->world);
     p->flights = echi_get8(&r);
     p->micro_batches = echi_get8(&r);
     p->resumed = echi_get8(&r);

@@ -186,6 +186,12 @@ static void log_plan(struct echi_node *n) {
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head, from %s on, is trained by rank %d",
                         n->job->layer[p->cut].name, p->head);
     if (p->micro_batches) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: each step is cut in %d micro-batches", p->micro_batches);
+    for (int i = 0; i < p->heads; i++) {
+        uint32_t rows = 0;
+        for (int r = 0; r < p->world; r++) rows += p->head_of[r] == i ? p->n[r] : 0;
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: head %d of %d, rank %d, trains %u of %u rows of a round", i, p->heads,
+                        p->head_rank[i], rows, p->round);
+    }
     if (p->shadow > 0) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: rank %d is the head's shadow", echi_plan_shadow(p));
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;

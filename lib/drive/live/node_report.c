@@ -91,6 +91,8 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p, const str
         r->batch[i] = (int)p->n[i];
     }
     for (int g = 0; g < p->n_groups; g++) r->owner_of[g] = p->owner_of[g];
+    r->n_heads = p->heads;
+    for (int i = 0; i < p->heads; i++) r->head_rank[i] = p->head_rank[i];
     r->n_shards = p->shards;
     for (int k = 0; k < p->shards; k++) r->shard_owner[k] = p->shard_owner[k];
 }

@@ -146,7 +146,7 @@ static void add_flight(struct echi_print *l, const struct echi_node *n, const st
         add_micro(l, s, s->forwards);
         break;
     case ECHI_FLIGHT_WAITS_HEAD:
-        echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id);
+        echi_print(l, "waits for the head, rank %d, to answer lease %u", echi_plan_head_of(&n->setup.plan, &s->lease), s->lease.id);
         add_micro(l, s, s->backwards);
         break;
     case ECHI_FLIGHT_WAITS_SHADOW:
@@ -261,6 +261,11 @@ static void tell_head(struct echi_node *n, struct echi_print *l) {
     }
     if (h->busy) echi_print(l, "; computes");
     if (h->policy->rounds) echi_print(l, "; %u rows of the round are in", h->round_in);
+    for (int i = 0; i < n->setup.plan.heads; i++)
+        if (h->sum[i].samples > 0)
+            echi_print(l, "; the sum of rank %d's rows of round %llu is in", n->setup.plan.head_rank[i],
+                       (unsigned long long)h->sum[i].version);
+    if (h->sums_leaving > 0) echi_print(l, "; its own sum is on its way to %d", h->sums_leaving);
     say(n, l);
 }
 
@@ -369,7 +374,7 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
         const struct echi_flight *s = &n->role.worker->flight[i];
         const bool weights = (s->phase == ECHI_FLIGHT_WAITS_WEIGHTS && owner_of(n) == peer) ||
                              (s->phase == ECHI_FLIGHT_WAITS_PART && s->early && waits_for_part_of(n, s) == peer);
-        const bool head = (s->phase == ECHI_FLIGHT_WAITS_HEAD && n->setup.plan.head == peer) ||
+        const bool head = (s->phase == ECHI_FLIGHT_WAITS_HEAD && echi_plan_head_of(&n->setup.plan, &s->lease) == peer) ||
                           (s->phase == ECHI_FLIGHT_WAITS_SHADOW && echi_plan_shadow(&n->setup.plan) == peer);
         const bool lease = s->phase == ECHI_FLIGHT_IDLE && n->role.worker->n_leases == 0 && peer == 0;
         if (!weights && !head && !lease) continue;

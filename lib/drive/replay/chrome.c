@@ -40,6 +40,7 @@ struct host {
     uint8_t *taken; int tracks;            /* of the way out */
     bool coded;
     uint32_t part[ECHI_PARTS_MAX], cut_width;   /* parameters of a part */
+    uint64_t head_params;
 };
 
 struct trace {
@@ -216,6 +217,7 @@ static uint64_t bytes_of(const struct trace *x, const struct host *h, int rank, 
         return h->coded || m->part >= ECHI_PARTS_MAX ? 0 : h->part[m->part] * real;
     case ECHI_KIND_ACT: return (uint64_t)m->lease.n * (h->cut_width * real + 2);
     case ECHI_KIND_ACT_GRAD: return (uint64_t)m->lease.n * h->cut_width * real;
+    case ECHI_KIND_HEAD_SUM: return h->head_params * real;
     default: return 0;
     }
 }
@@ -336,7 +338,11 @@ static void take_setup(struct host *h, const struct echi_setup *s) {
     const struct echi_parts *parts = &s->plan.parts;
     h->coded = s->plan.codec != ECHI_CODEC_DENSE;
     h->cut_width = s->cut_width;
-    for (int i = 0; i < parts->count; i++) h->part[i] = parts->part[i].count;
+    h->head_params = 0;
+    for (int i = 0; i < parts->count; i++) {
+        h->part[i] = parts->part[i].count;
+        if (s->plan.cut && parts->part[i].first >= s->cut) h->head_params += parts->part[i].count;
+    }
 }
 
 /* What happens at one time: a gradient, on the track of its task; what befalls the node, across all of them. */

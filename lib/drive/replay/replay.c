@@ -100,7 +100,7 @@ static bool names_slots(const struct echi_task *t) {
     const bool coded = t->coded.kind;
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_HEAD: return weights && grads && !(out && state) && t->n_rows > 0;
-    case ECHI_TASK_HEAD_APPLY: return weights && out && grads;
+    case ECHI_TASK_HEAD_APPLY: return weights && out && grads && (t->grads.kind == ECHI_SLOT_HEAD_SUM) == (t->n_rows == 0);
     case ECHI_TASK_ADD: return (t->only && !grads ? t->n_rows > 0 || t->ring.kind : grads) && state;
     case ECHI_TASK_APPLY: return weights && out && grads && state == (t->state_out.kind != ECHI_SLOT_NONE);
     case ECHI_TASK_ENCODE: return weights && state && coded;

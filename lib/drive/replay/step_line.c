@@ -181,6 +181,7 @@ static uint8_t played_message(int kind) {
     case ECHI_KIND_RING_WEIGHTS: return ECHI_PLAY_HANDED;
     case ECHI_KIND_ACT: return ECHI_PLAY_ROWS;
     case ECHI_KIND_ACT_GRAD: return ECHI_PLAY_ANSWER;
+    case ECHI_KIND_HEAD_SUM: return ECHI_PLAY_HEAD_SUM;
     case ECHI_KIND_STATE: case ECHI_KIND_FROZEN: return ECHI_PLAY_STATE;
     default: return ECHI_PLAY_LEASE;
     }

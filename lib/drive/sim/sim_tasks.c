@@ -179,7 +179,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         *part = echi_times_answer(&s->times, t->samples) / all;
         return all;
     }
-    case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
+    case ECHI_TASK_HEAD_APPLY: return (p->apply + p->add * t->n_rows) * parameters(s, rank, true);
     case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
     case ECHI_TASK_ADD: return p->add * of_task(s, rank, t) * (t->grads.kind ? 1 : summands(t)) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
