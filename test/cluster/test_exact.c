@@ -45,8 +45,16 @@
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
 
-/* shards NULL: 1; exchange NULL: server; micro_batches 0: steps are whole */
-struct shape { const char *name; int world; const char *separate, *shares; bool tcp; const char *shards, *exchange; int micro_batches; };
+/* shards NULL: 1; exchange NULL: server; micro_batches 0: steps are whole; heads NULL: 1 */
+struct shape {
+    const char *name;
+    int world;
+    const char *separate, *shares;
+    bool tcp;
+    const char *shards, *exchange;
+    int micro_batches;
+    const char *heads;
+};
 
 /* ------------------------------------------------- what is trained */
 
@@ -106,7 +114,8 @@ static struct run {
     pthread_cond_t changed;
     char address[64];                   /* of rank 0 */
     int step[1 + ECHI_PARTS_MAX];       /* rounds applied, by owners: of each part at 1 + its number, or of all at 0 */
-    int head_step;                      /* ... and by the head */
+    int head_step;                      /* ... and by the head, or the first of several */
+    int steps_of[WORLD_MAX]; bool differs;   /* by each head; one had another sum, or other weights, than the first */
     echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
     const echi_real *start_from;        /* restart: weights after each round, of another run */
 } run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -135,6 +144,24 @@ static void was_applied(void *exec, const struct echi_task *task, int *step, siz
     memcpy(run.weights + row, weights, count * sizeof *weights);
 }
 
+/* Of several heads the first to end a round is watched, the others have to have the same bits. */
+static void head_applied(void *exec, const struct echi_task *task, int rank) {
+    const size_t count = run.params - run.cut;
+    pthread_mutex_lock(&run.mutex);
+    const int step = run.steps_of[rank]++;
+    const size_t row = (size_t)step * run.params + run.cut;
+    if (step == run.head_step) {
+        was_applied(exec, task, &run.head_step, run.cut, count);
+    } else {
+        echi_real *weights = (echi_real *)echi_exec_slot(exec, task->weights_out, NULL) + run.cut;
+        const echi_real *gradient = (const echi_real *)echi_exec_slot(exec, task->grads, NULL) + run.cut;
+        if (run.restart) memcpy(weights, run.start_from + row, count * sizeof *weights);
+        run.differs = run.differs || memcmp(run.gradient + row, gradient, count * sizeof *gradient) != 0 ||
+                      memcmp(run.weights + row, weights, count * sizeof *weights) != 0;
+    }
+    pthread_mutex_unlock(&run.mutex);
+}
+
 ech_status __real_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
@@ -144,7 +171,7 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
     if (task->ring.kind) run.rings = true;
     const struct echi_setup *setup = ((const struct echi_exec *)self)->setup;
     const bool whole = !task->only && setup->plan.shards == 0;
-    if (head) was_applied(self, task, &run.head_step, run.cut, run.params - run.cut);
+    if (head) head_applied(self, task, setup->rank);
     else if (whole) was_applied(self, task, &run.step[0], 0, run.separated ? run.cut : run.params);
     for (int i = 0; i < setup->plan.parts.count && !head && !whole; i++) {
         const struct echi_part *part = &setup->plan.parts.part[i];
@@ -215,6 +242,8 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
     run.cut = cut_at(s->separate);
     memset(run.step, 0, sizeof run.step);
     run.head_step = 0;
+    memset(run.steps_of, 0, sizeof run.steps_of);
+    run.differs = false;
     run.rings = false;
     run.address[0] = 0;
     run.hub = NULL;
@@ -240,6 +269,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->join_timeout = c->deadline = 60;
         snprintf(c->coordinator, sizeof c->coordinator, "127.0.0.1:0");
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "heads", s->heads ? s->heads : "1", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "isa", run.plain ? "base" : "auto", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shards", s->shards ? s->shards : "1", NULL), ECH_OK);
@@ -275,6 +305,10 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
     assert_true(run.rings == (s->exchange != NULL));
     assert_int_equal(nodes[0].report.micro_batches, s->micro_batches ? s->micro_batches : 1);
     assert_int_equal(run.head_step, run.separated && s->world > 1 ? ROUNDS : 0);
+    int heads = 0;
+    for (int r = 0; r < s->world; r++) heads += run.steps_of[r] > 0;
+    assert_int_equal(heads, run.separated && s->world > 1 ? atoi(s->heads ? s->heads : "1") : 0);
+    if (run.differs) fail_msg("%s: heads do not have the same bits", s->name);
     assert_int_equal(nodes[0].report.samples, STEPS * BATCH);
     if (report) *report = nodes[0].report;
     free(nodes);
@@ -341,40 +375,44 @@ static double apart(const echi_real *a, const echi_real *b) {
 static const char each_cut[] = "4 nodes and a head from";
 static struct shape with_cut(int i) {
     return (struct shape){each_cut, 4, run.cut_name[i], i % 2 ? "4,8,0,12" : "0,12,8,4", false, NULL, NULL,
-                          i % 2 && !run.sync_norm ? 2 : 0};
+                          i % 2 && !run.sync_norm ? 2 : 0, NULL};
 }
 
 /* Shares that differ, some of none. The first are whole reduction blocks of four, as --deterministic needs them. */
-static const struct shape one = {"one node", 1, "off", "24", false, NULL, NULL, 0};
+static const struct shape one = {"one node", 1, "off", "24", false, NULL, NULL, 0, NULL};
 static const struct shape shapes[] = {
-    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true, NULL, NULL, 0},
-    {"--local 3 --separate off", 3, "off", "4,8,12", true, NULL, NULL, 0},
-    {"2 nodes", 2, "off", "4,20", false, NULL, NULL, 0},
-    {"2 nodes and a head", 2, "1", "16,8", false, NULL, NULL, 0},
-    {"3 nodes", 3, "off", "12,4,8", false, NULL, NULL, 0},
-    {"4 nodes and a head", 4, "1", "4,4,4,12", false, NULL, NULL, 0},
-    {"5 nodes", 5, "off", "4,0,8,8,4", false, NULL, NULL, 0},
-    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false, NULL, NULL, 0},
-    {"6 nodes", 6, "off", "4,4,4,4,4,4", false, NULL, NULL, 0},
-    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false, NULL, NULL, 0},
-    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false, NULL, NULL, 0},
-    {"2 workers, 2 servers", 4, "off", "16,8,0,0", true, "2,3", NULL, 0},
-    {"3 owners, of which one does not train", 5, "off", "4,0,8,8,4", false, "4,1,0", NULL, 0},
-    {"a ring of 2 nodes", 2, "off", "4,20", false, "auto", "ring", 0},
-    {"a ring of 3 nodes", 3, "off", "12,8,4", true, "auto", "ring", 0},
-    {"a ring of 4 nodes with 2 owners", 4, "off", "4,8,8,4", false, "3,0", "ring", 0},
-    {"a ring without rank 0", 4, "off", "0,8,4,12", false, "auto", "ring", 0},
-    {"a ring without rank 2, in which rank 0 owns nothing", 4, "off", "4,8,0,12", true, "3,1", "ring", 0},
-    {"4 nodes and a head, 2 micro-batches", 4, "1", "4,4,4,12", false, NULL, NULL, 2},
-    {"4 nodes and a head, 3 micro-batches", 4, "1", "0,4,8,12", true, NULL, NULL, 3},
-    {"2 owners and a head, 8 micro-batches", 4, "1", "4,4,4,12", false, "1,0", NULL, 8},
-    {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL, 0},
-    {"odd shares", 3, "off", "1,5,18", true, NULL, NULL, 0},
-    {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring", 0},
-    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", true, "3,0", "ring", 0},
-    {"odd shares and a head, 3 micro-batches", 4, "1", "1,13,3,7", false, NULL, NULL, 3},
+    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true, NULL, NULL, 0, NULL},
+    {"--local 3 --separate off", 3, "off", "4,8,12", true, NULL, NULL, 0, NULL},
+    {"2 nodes", 2, "off", "4,20", false, NULL, NULL, 0, NULL},
+    {"2 nodes and a head", 2, "1", "16,8", false, NULL, NULL, 0, NULL},
+    {"3 nodes", 3, "off", "12,4,8", false, NULL, NULL, 0, NULL},
+    {"4 nodes and a head", 4, "1", "4,4,4,12", false, NULL, NULL, 0, NULL},
+    {"5 nodes", 5, "off", "4,0,8,8,4", false, NULL, NULL, 0, NULL},
+    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false, NULL, NULL, 0, NULL},
+    {"6 nodes", 6, "off", "4,4,4,4,4,4", false, NULL, NULL, 0, NULL},
+    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false, NULL, NULL, 0, NULL},
+    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false, NULL, NULL, 0, NULL},
+    {"2 workers, 2 servers", 4, "off", "16,8,0,0", true, "2,3", NULL, 0, NULL},
+    {"3 owners, of which one does not train", 5, "off", "4,0,8,8,4", false, "4,1,0", NULL, 0, NULL},
+    {"a ring of 2 nodes", 2, "off", "4,20", false, "auto", "ring", 0, NULL},
+    {"a ring of 3 nodes", 3, "off", "12,8,4", true, "auto", "ring", 0, NULL},
+    {"a ring of 4 nodes with 2 owners", 4, "off", "4,8,8,4", false, "3,0", "ring", 0, NULL},
+    {"a ring without rank 0", 4, "off", "0,8,4,12", false, "auto", "ring", 0, NULL},
+    {"a ring without rank 2, in which rank 0 owns nothing", 4, "off", "4,8,0,12", true, "3,1", "ring", 0, NULL},
+    {"4 nodes and a head, 2 micro-batches", 4, "1", "4,4,4,12", false, NULL, NULL, 2, NULL},
+    {"4 nodes and a head, 3 micro-batches", 4, "1", "0,4,8,12", true, NULL, NULL, 3, NULL},
+    {"2 owners and a head, 8 micro-batches", 4, "1", "4,4,4,12", false, "1,0", NULL, 8, NULL},
+    {"odd shares and a head", 4, "1", "1,13,3,7", false, NULL, NULL, 0, NULL},
+    {"odd shares", 3, "off", "1,5,18", true, NULL, NULL, 0, NULL},
+    {"a ring", 4, "off", "1,13,3,7", false, "auto", "ring", 0, NULL},
+    {"a ring with 2 owners", 5, "off", "2,5,1,15,1", true, "3,0", "ring", 0, NULL},
+    {"odd shares and a head, 3 micro-batches", 4, "1", "1,13,3,7", false, NULL, NULL, 3, NULL},
+    {"2 heads", 4, "1", "1,13,3,7", false, NULL, NULL, 0, "2"},
+    {"3 heads, of which one trains nothing else", 4, "1", "0,6,1,17", true, NULL, NULL, 0, "3"},
+    {"5 heads", 5, "1", "2,5,1,15,1", false, NULL, NULL, 0, "5"},
+    {"2 heads, 3 micro-batches", 4, "1", "1,13,3,7", false, NULL, NULL, 3, "2"},
 };
-enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 5, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
+enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 9, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
 
 /* A ring has no barrier in the middle of a step, and no cut step has one. */
 static bool is_possible(const struct shape *s) { return !run.sync_norm || (!s->exchange && !s->micro_batches); }

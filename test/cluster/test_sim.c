@@ -320,36 +320,47 @@ static void bytes_are_those_of_live_runs(void **state) {
 
 /* Stanza's formula (Wu et al., arXiv 1812.10624), by kind, with labels of two bytes: a round's activations there and their gradients back,
  * but of who has the head; the trunk's gradients to their owner and weights back, but of who owns it. A shadow gets all activations again,
- * but its own. Micro-batches carry the same rows in more messages: a step of n samples in four has n / 4 in each, give or take one. What
- * they take on the wire counts: frames, and what a message says of itself. */
+ * but its own. Micro-batches carry the same rows in more messages: a step of n samples in four has n / 4 in each, give or take one. Of several
+ * heads each has the sum of its workers' gradients sent to each other: (F - 1) F W_f, with rows of one kind; what a message says of itself is
+ * 5 bytes longer for what its lease says of heads. What they take on the wire counts: frames, and what a message says of itself. */
 static void bytes_are_those_of_the_formula(void **state) {
     (void)state;
     enum { WORLD = 4, HEAD = 2, OWNER = 1, SHADOW = 3, ROUNDS = 2 * TRAIN / 32, WIDTH = 4 * 4 * 4, TRUNK = 4 * 9 + 4, ALL = 40 + 780 + 52 };
     static const uint32_t n[WORLD] = {8, 3, 13, 8};
-    for (int how = 0; how < 5; how++) {   /* nothing separated; a head; with a shadow; either in micro-batches */
-        const bool shadow = how == 2 || how == 4;
-        const uint32_t micros = how > 2 ? 4 : 1;
+    static const uint16_t heads[] = {HEAD, 3, 0};   /* of two heads the first two */
+    static const uint8_t head_of[WORLD] = {1, 0, 0, 1}, of_three[WORLD] = {2, 0, 0, 1};
+    /* nothing separated; a head; with a shadow; either in micro-batches; two heads, three; two in micro-batches */
+    static const struct { bool shadow; uint8_t micros, heads; } hows[] = {{0, 1, 0}, {0, 1, 0}, {1, 1, 0}, {0, 4, 0}, {1, 4, 0}, {0, 1, 2},
+                                                                          {0, 1, 3}, {0, 4, 2}};
+    for (int how = 0; how < (int)(sizeof hows / sizeof hows[0]); how++) {
+        const bool shadow = hows[how].shadow;
+        const uint32_t micros = hows[how].micros;
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         double rows = 0, copies = 0, answers = 0, pushes = 0, weights = 0;
+        const double lease = hows[how].heads ? 5 : 0;
         struct echi_plan p;
         plain_plan(&p, WORLD, "bsp");
         p.cut = how > 0;
         if (how > 0) p.head = HEAD;
         if (shadow) p.shadow = 1 + SHADOW;
         if (micros > 1) p.micro_batches = (uint8_t)micros;
+        p.heads = hows[how].heads;
+        for (int i = 0; i < p.heads; i++) p.head_rank[i] = heads[i];
         p.owner_of[0] = OWNER;
         for (int r = 0; r < WORLD; r++) {
             const double floats = 4.0 * (how ? TRUNK : ALL);
             p.n[r] = n[r];
             p.group_of[r] = 0;
+            if (p.heads) p.head_of[r] = (p.heads == 3 ? of_three : head_of)[r];
+            const int head = p.heads ? heads[p.head_of[r]] : HEAD;
             const uint32_t cut = micros < n[r] ? micros : n[r];
             for (uint32_t i = 0; i < cut; i++) {   /* those of n / cut samples, and those of one more */
                 const uint32_t some = n[r] / cut + (i < n[r] % cut);
-                if (r != HEAD) rows += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2));
-                if (r != HEAD) answers += on_wire(ECHI_KIND_ACT_GRAD, some * 4.0 * WIDTH);
+                if (r != head) rows += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2)) + lease;
+                if (r != head) answers += on_wire(ECHI_KIND_ACT_GRAD, some * 4.0 * WIDTH) + lease;
                 if (r != SHADOW) copies += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2));
             }
-            if (r != OWNER) pushes += on_wire(ECHI_KIND_PUSH, floats);
+            if (r != OWNER) pushes += on_wire(ECHI_KIND_PUSH, floats) + lease;
             if (r != OWNER) weights += on_wire(ECHI_KIND_WEIGHTS, floats);
         }
         save_plan(&p, plan);
@@ -360,6 +371,8 @@ static void bytes_are_those_of_the_formula(void **state) {
         assert_int_equal(a.report.samples, 2 * TRAIN);
         assert_int_equal(bytes_of(&a.report, "activation"), ROUNDS * (shadow ? rows + copies : how ? rows : 0));
         assert_int_equal(bytes_of(&a.report, "activation_grad"), ROUNDS * (how ? answers : 0));
+        assert_int_equal(bytes_of(&a.report, "head_sum"), !p.heads ? 0 :
+                         ROUNDS * (p.heads - 1) * p.heads * (on_wire(ECHI_KIND_HEAD_SUM, 4.0 * (ALL - TRUNK)) + lease));
         assert_int_equal(bytes_of(&a.report, "push"), ROUNDS * pushes);
         assert_int_equal(bytes_of(&a.report, "weights"), (ROUNDS + 1) * weights);
     }
@@ -938,6 +951,7 @@ static void the_others_go_on(void **state) {
     for (int i = 0; i < 12; i++) {
         prepare(&a, 8, sync[i % 4]);
         set(&a.config, "separate", i / 4 == 1 ? "1" : "off");
+        set(&a.config, "heads", "1");   /* the loss of one of several ends the run */
         set(&a.config, "deadline", "0.05");
         set(&a.config, "epochs", "6");
         if (i % 4 == 0) set(&a.config, "shares", "equal");   /* rank 0 trains: else the loss of an owner of a shard ends the run */

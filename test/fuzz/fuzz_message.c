@@ -158,6 +158,12 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.flights = 1, p.micro_batches = 4, p.round = 316;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         break;
+    case 12: /* heads */
+        p.sync = ECHI_SYNC_BSP, p.n_groups = p.flights = 1, p.round = 316;
+        p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
+        p.heads = 3, p.head_rank[0] = 2, p.head_rank[2] = 1;
+        p.head_of[2] = 1, p.head_of[3] = 2;
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},

@@ -35,6 +35,8 @@ static void check(const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) FUZZ_CHECK(rank_or_none(r, r->owner_of[g]) && r->owner_of[g] >= 0);
     FUZZ_CHECK(rank_or_none(r, r->head) && rank_or_none(r, r->lost_peer) && rank_or_none(r, r->net_negative));
     FUZZ_CHECK(r->n_shards >= 0 && r->n_shards <= ECH_SHARDS_MAX && r->n_lost >= 0 && r->n_lost <= ECH_WORLD_MAX);
+    FUZZ_CHECK(r->n_heads >= 0 && r->n_heads <= ECH_HEADS_MAX);
+    for (int i = 0; i < r->n_heads; i++) FUZZ_CHECK(rank_or_none(r, r->head_rank[i]) && r->head_rank[i] >= 0);
     for (int k = 0; k < r->n_shards; k++) FUZZ_CHECK(rank_or_none(r, r->shard_owner[k]) && r->shard_owner[k] >= 0);
     for (int i = 0; i < r->n_lost; i++) FUZZ_CHECK(rank_or_none(r, r->lost[i]) && r->lost[i] >= 0);
     FUZZ_CHECK(!r->kind_name[ECH_KINDS_MAX - 1]);

@@ -363,13 +363,13 @@ static bool happen(void) {
 
 /* ---- the run ---- */
 
-static const struct { uint8_t sync, groups, separated, flights, codec, sync_norm, shards, exchange, micro_batches; } plans[] = {
+static const struct { uint8_t sync, groups, separated, flights, codec, sync_norm, shards, exchange, micro_batches, heads; } plans[] = {
     {.sync = ECHI_SYNC_BSP, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 1, 1}, {.sync = ECHI_SYNC_ASP, 1, 0, 1},
     {.sync = ECHI_SYNC_GSSP, 2, 1, 2}, {.sync = ECHI_SYNC_SSP, 1, 1, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .codec = 1},
     {.sync = ECHI_SYNC_GSSP, 2, 1, 2, .codec = 1}, {.sync = ECHI_SYNC_LOCAL, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .sync_norm = 1},
     {.sync = ECHI_SYNC_GSSP, 2, 0, 1, .codec = 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .shards = 2},
     {.sync = ECHI_SYNC_BSP, 1, 0, 1, .shards = 2, .exchange = ECHI_EXCHANGE_RING},
-    {.sync = ECHI_SYNC_BSP, 1, 1, 1, .micro_batches = 2},
+    {.sync = ECHI_SYNC_BSP, 1, 1, 1, .micro_batches = 2}, {.sync = ECHI_SYNC_BSP, 1, 1, 1, .heads = 2},
 };
 enum { PLANS = sizeof plans / sizeof plans[0] };
 
@@ -410,6 +410,9 @@ static void make_plan(int which, struct echi_plan *p) {
         for (int i = 0; i < p->parts.count; i++) p->parts.part[i].shard = (uint8_t)(i % p->shards);
     }
     p->exchange = plans[which].exchange;
+    p->heads = plans[which].heads;
+    for (int i = 0; i < p->heads; i++) p->head_rank[i] = (uint16_t)i;
+    for (int r = 0; r < NODES && p->heads; r++) p->head_of[r] = (uint8_t)(r % p->heads);
     FUZZ_CHECK(echi_plan_valid(p));
 }
 

@@ -67,6 +67,7 @@ static void draw_shards(struct sim *s) {
     p->state_ratio = p->base[0] = 0;
     p->head = ECHI_NO_RANK;
     p->shadow = 0;
+    give_up_heads(p);
     p->shards = (uint8_t)(2 + below(s, p->world - 1u));
     p->owner_of[0] = (uint16_t)((p->world - below(s, by_rank_0 ? p->shards : p->world)) % p->world);
     for (int r = 0; r < 2 && by_rank_0; r++) make_work(p, r);

@@ -21,6 +21,25 @@ static void choose_goal(struct sim *s) {
     s->goal.collect = (int64_t)(s->seed % 3) * 400;   /* 0: a complaint is judged as soon as the accused has answered */
 }
 
+/* Two or three, on nodes that train or not, each with some worker. */
+static void choose_heads(const struct sim *s, struct echi_plan *p) {
+    const int heads = 2 + (int)(mix((uint32_t)s->seed, 152) % 2), workers = echi_plan_workers(p, -1);
+    int worker = 0;
+    if (heads > p->world || heads > workers) return;
+    p->heads = (uint8_t)heads;
+    for (int i = 0; i < heads; i++) p->head_rank[i] = (uint16_t)((p->head + i) % p->world);
+    for (int r = 0; r < p->world; r++) {
+        if (p->group_of[r] == ECHI_NONE) continue;
+        p->head_of[r] = (uint8_t)(worker < heads ? worker : (int)(mix((uint32_t)s->seed, (uint32_t)(153 + r)) % (uint32_t)heads));
+        worker++;
+    }
+}
+static void give_up_heads(struct echi_plan *p) {
+    p->heads = 0;
+    memset(p->head_rank, 0, sizeof p->head_rank);
+    memset(p->head_of, 0, sizeof p->head_of);
+}
+
 static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
@@ -73,6 +92,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
         p->shards = (uint8_t)(mix((uint32_t)s->seed, 31) % 4 % p->world + 1);
     if (p->cut && p->world > 1 && mix((uint32_t)s->seed, 141) % 2)
         p->shadow = (uint16_t)(1 + (p->head + 1 + mix((uint32_t)s->seed, 142) % (p->world - 1u)) % p->world);
+    if (sync == ECHI_SYNC_BSP && p->cut && p->shadow == 0 && mix((uint32_t)s->seed, 151) % 4) choose_heads(s, p);
 }
 
 static inline void choose_request(struct sim *s, enum echi_sync sync) {
@@ -80,6 +100,7 @@ static inline void choose_request(struct sim *s, enum echi_sync sync) {
                                      .world = 1 + (int)below(s, NODES),
                                      .separate = (int)below(s, 3) - 1,
                                      .has_cut = true,
+                                     .heads = 1,
                                      .groups = (int)below(s, 4),
                                      .batch = 8 + below(s, 20),
                                      .staleness = below(s, 4),
@@ -224,7 +245,10 @@ static void check_counts(struct sim *s) {
         MUST(s, ONCE, s->applied[i] == times);
         MUST(s, ONCE, again || s->handed_back ? s->leased[i] >= times : s->leased[i] == times);   /* what is handed back was not computed */
         MUST(s, ONCE, again ? s->computed[i] >= times : s->computed[i] == times);
-        for (int h = 0; h < 2 && s->plan.cut; h++) {
+        uint64_t at_heads = 0;
+        for (int h = 0; h < s->plan.heads; h++) at_heads += s->headed[h].times[i];
+        if (s->plan.heads) MUST(s, HEAD, at_heads == times + (s->plan.heads - 1u) * times_in(s, before, i));
+        for (int h = 0; h < 2 && s->plan.cut && !s->plan.heads; h++) {
             const int rank = h ? echi_plan_shadow(&s->plan) : s->plan.head;
             MUST(s, HEAD, rank < 0 || s->node[rank].doomed || s->headed[h].times[i] == times);
         }
@@ -242,7 +266,9 @@ static void check_counts(struct sim *s) {
         MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);
     if (!s->plan.cut) return;
     const uint64_t asked_anew = c->plan.head == s->plan.head ? 0 : (uint64_t)s->plan.world * s->plan.flights * LEASE_MAX;   /* a shadow */
-    MUST(s, HEAD, s->node[c->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX + asked_anew);
+    uint64_t repeats = 0;
+    for (int h = 0; h < echi_plan_heads(&c->plan); h++) repeats += s->node[echi_plan_head_rank(&c->plan, h)].head.repeats;
+    MUST(s, HEAD, repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX + asked_anew);
 }
 
 /* The histograms count each push once; the head's agrees with what the simulation saw, where its bins are quarters. */
@@ -344,7 +370,8 @@ static inline void check_rescued(struct sim *s) {
     const uint32_t *saved = place(s, 0, s->coordinator.whole)->word;
     uint32_t expected[PARAMS], later[PARAMS];
     if (s->plan.sync != ECHI_SYNC_BSP || s->goal.give_final || c->met || c->phase != ECHI_RUN_ENDED) return;
-    if (s->plan.cut && c->plan.lost[c->plan.head]) return;
+    for (int h = 0; h < echi_plan_heads(&c->plan); h++)
+        if (c->plan.lost[echi_plan_head_rank(&c->plan, h)]) return;
     bool known = false;
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
@@ -383,7 +410,7 @@ static inline void take_up(struct sim *s) {
     s->goal.resumed = true;
     s->goal.from = s->from.at;
     for (uint32_t i = 0; i < s->goal.train_samples; i++)
-        s->leased[i] = s->computed[i] = s->applied[i] = s->headed[0].times[i] = s->headed[1].times[i] =
+        s->leased[i] = s->computed[i] = s->applied[i] = s->headed[0].times[i] = s->headed[1].times[i] = s->headed[2].times[i] =
             (uint8_t)times_in(s, s->from.at.samples, i);
 }
 
@@ -393,6 +420,7 @@ static inline void take_blocks(struct sim *s) {
     p->deterministic = 1;
     p->sync_norm = p->codec = 0;
     p->state_ratio = p->base[0] = 0;
+    give_up_heads(p);
     p->round *= ECHI_REDUCTION_BLOCK;
     for (int r = 0; r < p->world; r++) p->n[r] *= ECHI_REDUCTION_BLOCK;
     if (s->seed / 16 % 2) p->momentum = 0;

@@ -51,6 +51,7 @@ enum {
     RESETS = 64,            /* takeovers, of this run and those before */
     META = 1024,            /* bytes of a message's words */
     ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
+    HEADS = 3,              /* nodes that train the head's layers, at most; or the head, and its shadow */
     ALONE = 16,             /* rounds of one node that are kept: a shadow may be some behind */
     NOTES = 40              /* events that a failure tells */
 };
@@ -216,9 +217,9 @@ struct seen_lease {
     uint64_t samples;                       /* in the weights it began on */
     double staleness;
     uint32_t parts;                         /* of its push, a bit each: at its owner, and not taken yet */
-    uint64_t head_met[2];                   /* samples in the weights that its rows met at the head, and at its shadow */
+    uint64_t head_met[HEADS];               /* samples in the weights that its rows met at each head, or at its shadow */
     uint32_t began_on[PARAMS];
-    uint32_t act_grad[2][LEASE_MAX]; uint8_t answered_by[LEASE_MAX];   /* by sample: what each answered, and whose answer came */
+    uint32_t act_grad[HEADS][LEASE_MAX]; uint8_t answered_by[LEASE_MAX];   /* by sample: what each answered, and whose answer came */
 };
 /* A group's state at one version. */
 struct seen_state { uint64_t samples; uint32_t word[PARAMS], mark[NODES]; };
@@ -257,10 +258,11 @@ struct sim {
     void (*fails)(struct sim *s);           /* after a failure was told; NULL: cmocka's */
     /* what is watched */
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX];
-    struct headed {                         /* of the head that the run began with, and of its shadow */
+    struct headed {                         /* of the heads that the run began with, or of the head and of its shadow */
         uint8_t times[SAMPLES_MAX], in[SAMPLES_MAX];   /* that it trained; in: by epoch, a bit each */
         uint64_t holds[3], samples, rounds;            /* samples in each copy of its weights, and in the current */
-    } headed[2];
+    } headed[HEADS];
+    struct { uint64_t round; uint32_t word[PARAMS]; } replica[ALONE];   /* several heads: what the first to end a round has behind it */
     uint16_t in_by[NODES][EPOCHS_MAX][SAMPLES_MAX];   /* by shard: the lease by which a sample is in */
     uint32_t leases;                        /* numbers dealt so far */
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
@@ -727,7 +729,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         break;
     case ECHI_TASK_HEAD_APPLY:
         reads(s, node, t->weights, head);
-        reads(s, node, t->grads, head);
+        (t->n_rows ? writes : reads)(s, node, t->grads, head);
+        for (int i = 0; i < t->n_rows; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_SUM, t->rows[i]}, head);
         writes(s, node, t->weights_out, head);
         writes(s, node, head_momentum, head);
         break;
@@ -807,7 +810,7 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     *end = cut_of(s) * WORDS;
     if (by_part(s, kind) || echi_msg_of_shard(m, &s->plan)) part_words(s, m->part, first, end);
     if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = PARAMS;
-    else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT * WORDS; *end = PARAMS; }
+    else if ((kind == ECHI_KIND_PARAMS && head) || kind == ECHI_KIND_HEAD_SUM) { *first = CUT * WORDS; *end = PARAMS; }
     *at = *first;
     *words = *end - *first;
     if (coded_kind(s, kind)) {
@@ -1052,6 +1055,7 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
         break;
     case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
     case ECHI_SLOT_HEAD_MOMENTUM:
+    case ECHI_SLOT_HEAD_SUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, cut, PARAMS); break;
     case ECHI_SLOT_WORKER_NORM_ALL: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_OWNER_NORM: post_one(s, node, a, ECHI_ROLE_OWNER, 0, 1); break;
@@ -1452,6 +1456,16 @@ static void add_rows(struct sim *s, int node, const struct echi_task *t, struct 
     for (uint32_t left = words; left; left = but_first(left)) sum[first_of(left)] = all[first_of(left)];
 }
 
+/* Those of several heads. */
+static void add_sums(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    uint32_t *sum = place(s, w->node, t->grads)->word;
+    for (int i = CUT * WORDS; i < PARAMS && t->n_rows; i++) {
+        sum[i] = 0;
+        for (int k = 0; k < t->n_rows; k++) sum[i] += place_at(s, w->node, ECHI_SLOT_HEAD_SUM, t->rows[k])->word[i];
+    }
+}
+
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const struct echi_task *t = &w->task;
     uint32_t words = of_head ? words_from(CUT * WORDS, PARAMS) : words_of_task(s, w->node, t);
@@ -1550,7 +1564,10 @@ static void run_task(struct sim *s, struct work *w) {
         if (t->weights_out.kind) run_apply(s, w, true);
         else if (!head_trains(t)) run_head(s, w);
         break;
-    case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
+    case ECHI_TASK_HEAD_APPLY:
+        add_sums(s, w);
+        run_apply(s, w, true);
+        break;
     case ECHI_TASK_ADD: {
         if (adds_to_ring(t)) {
             add_words(place(s, w->node, t->state)->word, place(s, w->node, t->grads)->word, words_of_part(s, t->only - 1));

@@ -19,7 +19,7 @@
  *   ONE_NODE   BSP's weights are those of one node, round by round; those of `local` with one worker its plain steps
  *   LOCAL      own weights are the weights that came and what the own steps have moved since the last change; each step is in one
  *              change, and nobody is more than a round ahead (lib/core/sync/policy_local.c)
- *   HEAD       the head trains each row of an epoch once, on its newest weights
+ *   HEAD       the head, or one of several, trains each row of an epoch once, on its newest weights
  *   EVAL, CLOCK, LEDGER  an evaluation sees what is there; the clock of training never goes back; numbers of leases are new
  *
  * Residual + sent (codecs that leave something out): its place is watch_push, below; a dense push leaves nothing. */
@@ -341,6 +341,12 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
 
 /* ---- what arrives ---- */
 
+/* Which of the heads that the run began with this node is; 1 its shadow. */
+static int head_at(const struct sim *s, int node) {
+    const int head = echi_plan_head_index(&s->plan, node);
+    return head < 0 ? 1 : head;
+}
+
 static void note_apart(struct sim *s, uint32_t id) {
     const uint64_t met = s->seen[id].head_met[s->seen[id].answered_by[s->seen[id].lease.n - 1]];
     s->pushes++;
@@ -378,7 +384,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
     case ECHI_KIND_ACT_GRAD: {
         struct seen_lease *seen = seen_of_micro(s, &msg->lease);
-        memset(seen->answered_by + (msg->lease.start - seen->lease.start), from != s->plan.head, msg->lease.n);
+        memset(seen->answered_by + (msg->lease.start - seen->lease.start), head_at(s, from), msg->lease.n);
         break;
     }
     case ECHI_KIND_STATE:
@@ -462,7 +468,24 @@ static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
     MUST(s, RATIO, t->ratio == (l->owner == node ? ECHI_RATIO_ONE : echi_push_ratio(&as_dealt, 0, l->epoch)));
 }
 
-static struct headed *headed_at(struct sim *s, int node) { return &s->headed[node != s->plan.head]; }
+static struct headed *headed_at(struct sim *s, int node) { return &s->headed[head_at(s, node)]; }
+
+/* Rows that are trained now were not trained before: here, or at any of several heads. */
+static void watch_once(struct sim *s, struct headed *headed, uint32_t at, uint32_t epoch) {
+    for (int i = 0; i < s->plan.heads; i++) MUST(s, HEAD, !(s->headed[i].in[at] >> epoch & 1));
+    MUST(s, HEAD, !(headed->in[at] >> epoch & 1));
+    headed->in[at] |= (uint8_t)(1 << epoch);
+    headed->times[at]++;
+}
+
+/* Heads whose weights have the same rounds in them have the same weights. */
+static void watch_replica(struct sim *s, uint64_t round, const uint32_t *word) {
+    const int at = (int)(round % ALONE);
+    if (!s->plan.heads) return;
+    MUST(s, ONE_NODE, s->replica[at].round != round || same(s->replica[at].word, word, CUT * WORDS, PARAMS));
+    s->replica[at].round = round;
+    memcpy(s->replica[at].word, word, sizeof s->replica[at].word);
+}
 
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     watch_one_copy(s, node, t);
@@ -550,9 +573,7 @@ static void watch_rows(struct sim *s, const struct work *w) {
             const uint32_t at = l->start + k;
             MUST(s, GRADIENT, rows[2 * k] == toy_forward(trunk, at) && rows[2 * k + 1] == label_of(at));
             if (!trained) continue;
-            MUST(s, HEAD, !(headed->in[at] >> l->epoch & 1));
-            headed->in[at] |= (uint8_t)(1 << l->epoch);
-            headed->times[at]++;
+            watch_once(s, headed, at, l->epoch);
         }
         if (!trained) s->repeats += l->n;
         samples += l->n;
@@ -565,7 +586,7 @@ static void watch_answers(struct sim *s, const struct work *w) {
         if (s->node[w->node].head.rows[w->task.rows[i]] == ECHI_ROWS_COPY) continue;   /* nobody is answered */
         const struct place *answer = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]);
         struct seen_lease *seen = &s->seen[l->id];
-        memcpy(seen->act_grad[w->node != s->plan.head] + (l->start - seen->lease.start), answer->word, l->n * sizeof(uint32_t));
+        memcpy(seen->act_grad[head_at(s, w->node)] + (l->start - seen->lease.start), answer->word, l->n * sizeof(uint32_t));
     }
 }
 
@@ -809,6 +830,7 @@ static void watch_ends(struct sim *s, const struct work *w) {
         headed->samples = headed->holds[t->weights_out.index] = headed->holds[t->weights.index] + t->samples;
         if (!rounds(s)) break;
         headed->rounds++;
+        watch_replica(s, headed->rounds, place(s, w->node, t->weights_out)->word);
         if (!is_coded(s) && !s->from.coded && !s->node[w->node].doomed)   /* one that is cut off falls behind */
             MUST(s, ONE_NODE, same(place(s, w->node, t->weights_out)->word, alone_at(s, headed->rounds), CUT * WORDS, PARAMS));
         break;

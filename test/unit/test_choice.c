@@ -37,8 +37,8 @@ static void lenet(int world, const double *speed) {
         times[r].link = echi_link_of(1.25e8);
         times[r].delay = 5e-5;
     }
-    request = (struct echi_plan_request){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02,
-                                  .momentum = 0.9, .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600,
+    request = (struct echi_plan_request){.choose = true, .world = world, .separate = -1, .has_cut = true, .heads = 1, .staleness = 3,
+                                  .lr = 0.02, .momentum = 0.9, .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600,
                                                              .layers = 2, .head_layers = 3}};
 }
 
@@ -797,6 +797,70 @@ static void a_head_that_does_not_pay_is_not_separated(void **state) {
 
 /* Two nodes, one owner, dear messages, and units whose backward takes unlike times: all 128 ways to let eight layers travel are predicted,
  * and what is taken is about the best of them. */
+/* Rounds of 8 nodes whose separated layers are a third of the arithmetic: one head would work for 8 while 8 wait. */
+static double of_heads(int heads) {
+    struct echi_prediction p;
+    struct echi_plan_request w = request;
+    w.heads = heads;
+    if (echi_plan_make(&w, times, &work.tried, text, sizeof text) != ECH_OK) return 0;
+    assert_true(echi_plan_valid(&work.tried) && work.tried.heads == (heads > 1 ? heads : 0));
+    echi_predict(&work.tried, times, &w.load, 0, &work.predict, &p);
+    return p.rate;
+}
+
+static void heads_are_as_many_as_pay(void **state) {
+    (void)state;
+    const double speed[] = {100, 100, 100, 100, 100, 100, 100, 100};
+    lenet(8, speed);
+    request.heads = 0;
+    request.choose = false;
+    request.sync = ECHI_SYNC_BSP;
+    request.separate = 1;
+    request.batch = 512;
+    for (int r = 0; r < 8; r++)
+        for (uint32_t i = 0; i < times[r].count; i++) {
+            times[r].trunk[i] *= 0.63 * 6 / 5;
+            times[r].head[i] *= 0.37 * 6;
+        }
+    take();
+    const int heads = plan.heads;
+    assert_in_range(heads, 2, 8);
+    assert_true(of_heads(2) > 1.3 * of_heads(1));
+    for (int other = 1; other <= 8; other++)
+        if (of_heads(other) * (other < heads ? 1.02 : 1) > 1.02 * (1 + 1e-9) * of_heads(heads)) fail_msg("%d, not %d", other, heads);
+    /* Each of them has some worker, and no rows are anywhere twice. */
+    uint32_t rows[ECHI_HEADS_MAX] = {0}, sum = 0;
+    for (int r = 0; r < 8; r++) rows[plan.head_of[r]] += plan.n[r];
+    for (int i = 0; i < heads; i++) sum += rows[i];
+    assert_int_equal(sum, 512);
+    for (int i = 0; i < heads; i++) assert_true(rows[i] > 0 && rows[i] < 2 * 512u / (uint32_t)heads);
+    /* Sums that take longer than the rest of the round are not worth it; nor is a head that is hardly any work. */
+    request.load.head = 4 * 50000000u;
+    for (int r = 0; r < 8; r++) times[r].link = echi_link_of(1.25e6);
+    take();
+    assert_int_equal(plan.heads, 0);
+    lenet(8, speed);
+    request.heads = 0;
+    request.choose = false;
+    request.sync = ECHI_SYNC_BSP;
+    request.separate = 1;
+    for (int r = 0; r < 8; r++)
+        for (uint32_t i = 0; i < times[r].count; i++) times[r].head[i] /= 100;
+    request.load.layers = 40;   /* rows wait at most for one of them, at the head's node */
+    take();
+    assert_int_equal(plan.heads, 0);
+    /* A wish is met, or refused with what works. */
+    request.heads = 3;
+    take();
+    assert_int_equal(plan.heads, 3);
+    request.shadow = true;
+    assert_int_equal(echi_plan_choose(&request, times, &work, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
+    assert_non_null(strstr(text, "--shadow"));
+    request.heads = 0;
+    take();
+    assert_int_equal(plan.heads, 0);
+}
+
 static void a_table_is_nearly_the_best(void **state) {
     (void)state;
     double worst = 1, mean = 0;
@@ -1064,6 +1128,7 @@ int main(void) {
         cmocka_unit_test(messages_that_cost_much_are_few),
         cmocka_unit_test(the_head_begins_where_it_is_the_fastest),
         cmocka_unit_test(a_head_that_does_not_pay_is_not_separated),
+        cmocka_unit_test(heads_are_as_many_as_pay),
         cmocka_unit_test(a_table_is_nearly_the_best),
         cmocka_unit_test(a_table_is_one_of_the_model),
         cmocka_unit_test(a_choice_can_be_watched),

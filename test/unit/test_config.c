@@ -233,6 +233,7 @@ static void test_refused_text(void **state) {
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
         {"sync", "", "gssp"}, {"augment", "", "crop-flip"}, {"precision", "", "fp32, tf32 or bf16"},
         {"precision", "fp16", "fp32, tf32 or bf16"},
+        {"heads", "0", "from 1 to 8"}, {"heads", "9", "from 1 to 8"}, {"heads", "12", "from 1 to 8"}, {"heads", "two", "or auto"},
         {"augment", "on", "crop-flip"}, {"augment", "crop", "auto"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"},
         {"shares", "1,2,", "speed"},
         {"shares", "-1,2", "speed"}, {"shares", "9999999", "speed"}, {"coordinator", "host", "HOST:PORT"},

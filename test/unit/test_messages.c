@@ -63,7 +63,7 @@ static void every_kind_comes_back(void **state) {
         /* The cap is what the longest message needs, and not a byte more; a body comes on top. */
         struct echi_msg longest = m;
         longest.lease.shards = UINT64_MAX;
-        longest.lease.base = 1;
+        longest.lease.base = longest.lease.head_rows = 1;
         memset(longest.text, 'x', sizeof longest.text - 1);
         longest.text[sizeof longest.text - 1] = 0;
         longest.marks = (struct echi_marks){all_marks, ECHI_WORLD_MAX};
@@ -164,6 +164,7 @@ static void fields_arrive(void **state) {
          .members = true, .times = true},
         {.kind = ECHI_KIND_RATE, .flag = true, .group = true, .rate = true},
         {.kind = ECHI_KIND_SHADOWED, .has_lease = true},
+        {.kind = ECHI_KIND_HEAD_SUM, .has_lease = true, .version = true, .samples = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);
@@ -225,6 +226,16 @@ static void the_bytes_themselves(void **state) {
     assert_true(echi_msg_decode(ECHI_KIND_LEASE, bytes, sizeof lease_bytes + 4, &back) && back.lease.base == 0x41424344);
     memset(bytes + 36, 0, 4);
     assert_false(echi_msg_decode(ECHI_KIND_LEASE, bytes, sizeof lease_bytes + 4, &back));
+    /* So does its head, of several. */
+    m.lease.base = 0;
+    m.lease.head = 3;
+    m.lease.head_rows = 0x51525354;
+    assert_int_equal(echi_msg_encode(&m, bytes, sizeof bytes), sizeof lease_bytes + 5);
+    assert_true(bytes[30] == (lease_bytes[30] | 8) && bytes[36] == 3 && bytes[37] == 0x54 && bytes[40] == 0x51);
+    assert_true(echi_msg_decode(ECHI_KIND_LEASE, bytes, sizeof lease_bytes + 5, &back) && back.lease.head == 3 &&
+                back.lease.head_rows == 0x51525354);
+    memset(bytes + 37, 0, 4);
+    assert_false(echi_msg_decode(ECHI_KIND_LEASE, bytes, sizeof lease_bytes + 5, &back));
     /* Kinds are numbered by their place in the list. */
     assert_int_equal(ECHI_KIND_HEARTBEAT, 0);
     assert_int_equal(ECHI_KIND_LEASE, 5);
@@ -387,6 +398,75 @@ static void marks_come_back(void **state) {
         bad[wrong[i].at] = wrong[i].value;
         if (echi_msg_decode(ECHI_KIND_STATE, bad, sizeof bad, &got)) fail_msg("case %zu is taken", i);
     }
+}
+
+/* Three heads, one of them on a node that trains nothing else. */
+static struct echi_plan plan_of_heads(void) {
+    struct echi_plan p = good_plan();
+    p.sync = ECHI_SYNC_BSP;
+    p.n_groups = p.flights = 1;
+    p.damping = 0;
+    p.codec = ECHI_CODEC_DENSE;
+    p.ratios = 0;
+    p.state_ratio = p.base[0] = p.base[1] = 0;
+    p.owner_of[1] = ECHI_NO_RANK;
+    p.group_of[3] = 0;
+    p.round = 316;
+    p.heads = 3;
+    p.head_rank[0] = 2, p.head_rank[1] = 0, p.head_rank[2] = 1;
+    p.head_of[2] = 1, p.head_of[3] = 2;
+    return p;
+}
+
+static void plans_of_several_heads(void **state) {
+    (void)state;
+    const struct echi_plan good = plan_of_heads();
+    struct echi_plan back;
+    uint8_t bytes[ECHI_PLAN_BYTES_MAX];
+    assert_true(echi_plan_valid(&good));
+    const size_t len = echi_plan_encode(&good, bytes, sizeof bytes);
+    assert_true(echi_plan_decode(bytes, len, &back) && back.heads == 3);
+    assert_memory_equal(back.head_rank, good.head_rank, sizeof good.head_rank);
+    assert_memory_equal(back.head_of, good.head_of, sizeof good.head_of);
+    for (size_t cut = 0; cut < len; cut++) assert_false(echi_plan_decode(bytes, cut, &back));
+    for (int i = 0; i < 14; i++) {
+        struct echi_plan p = good;
+        switch (i) {
+        case 0: p.heads = 1; break;
+        case 1: p.heads = ECHI_HEADS_MAX + 1; break;
+        case 2: p.heads = 2; break;                             /* and still a third */
+        case 3: p.head_rank[0] = 1; break;                      /* which is not `head` */
+        case 4: p.head_rank[1] = 1; break;                      /* twice */
+        case 5: p.head_rank[2] = 4; break;
+        case 6: p.head_of[3] = 3; break;
+        case 7: p.head_of[3] = 1; break;                        /* and the third without a worker */
+        case 8: p.head_of[1] = 1; break;                        /* which is no worker */
+        case 9: p.shadow = 1 + 3; break;
+        case 10: p.cut = 0, p.head = ECHI_NO_RANK; break;
+        case 11: p.sync = ECHI_SYNC_SSP; break;
+        case 12: p.deterministic = 1, p.round = 320, p.n[3] = 304; break;
+        case 13: p.heads = 0; break;                            /* and still ranks of heads */
+        }
+        if (echi_plan_valid(&p)) fail_msg("case %d is taken", i);
+    }
+    /* A lease has a head, and that not more rows than the round has. */
+    const struct echi_lease lease_of = {.id = 1, .n = 8, .round_size = 316, .worker = 0, .owner = 2, .head = 1, .head_rows = 8};
+    assert_true(echi_lease_valid(&lease_of, &good));
+    for (int i = 0; i < 4; i++) {
+        struct echi_lease l = lease_of;
+        switch (i) {
+        case 0: l.head = 3; break;
+        case 1: l.head = 0, l.head_rows = 0; break;
+        case 2: l.head_rows = 7; break;
+        case 3: l.head_rows = 317; break;
+        }
+        if (echi_lease_valid(&l, &good)) fail_msg("lease %d is taken", i);
+    }
+    struct echi_plan one = good;
+    one.heads = 0;
+    memset(one.head_rank, 0, sizeof one.head_rank);
+    memset(one.head_of, 0, sizeof one.head_of);
+    assert_true(echi_plan_valid(&one) && !echi_lease_valid(&lease_of, &one));
 }
 
 static void plans_that_make_no_sense(void **state) {
@@ -693,6 +773,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_comes_back),    cmocka_unit_test(fields_arrive),
         cmocka_unit_test(the_bytes_themselves),     cmocka_unit_test(plans_come_back), cmocka_unit_test(marks_come_back),
+        cmocka_unit_test(plans_of_several_heads),
         cmocka_unit_test(plans_that_make_no_sense), cmocka_unit_test(leases_fit_the_plan),
         cmocka_unit_test(times_come_back),          cmocka_unit_test(units_divide_steps), cmocka_unit_test(units_come_back),
     };

@@ -113,6 +113,38 @@ static void tables_of_parts_are_whole(void **state) {
     assert_int_equal(plan.parts.count, 0);
 }
 
+/* Several heads: each names its workers, and each worker has one head. */
+static void heads_name_their_workers(void **state) {
+    (void)state;
+    static const char plan_text[] = "sync bsp\nworld 4\nround 24\nhead 2\ngroup 0 owner 0 workers 0:8 1:6 3:10\n";
+    static const struct { const char *more, *why; } table[] = {
+        {"heads 2:0,3 1:1\n", NULL},
+        {"heads 2:0 1:1 3:3\n", NULL},
+        {"heads 2:0,1,3\n", ":6: heads are two or more"},
+        {"heads 2:0,3 1\n", ":6: heads are written rank:workers"},
+        {"heads 2:0,3 1:\n", ":6: heads are written rank:workers"},
+        {"heads 2:0,,3 1:1\n", ":6: heads are written rank:workers"},
+        {"heads 2:0,3 1024:1\n", ":6: heads are written rank:workers"},
+        {"heads 2:0,3 1:1,0\n", ":6: a worker's rows go to one head"},
+        {"heads 2:0 1:1 3:3 4:5 5:6 6:7 7:8 8:9 9:10\n", ":6: there are 8 heads at most"},
+        {"heads 2:0,3 1:1\nheads 2:0,3 1:1\n", ":7: this was said before"},
+        {"heads 2:0 1:1\n", "'heads' has rank 3 among no head's workers"},
+        {"heads 2:0,2,3 1:1\n", "'heads' has rank 2 among its workers, which has no samples"},
+        {"heads 2:0,3 1:1,700\n", "'heads' has rank 700 among its workers, which has no samples"},
+        {"heads 1:1 2:0,3\n", "the first of 'heads' is rank 1, which is not that of the line 'head'"},
+        {"heads 2:0,3 2:1\n", "heads names rank 2 twice"},
+        {"heads 2:0,3 5:1\n", "heads names rank 5, but the ranks are 0 to 3"},
+        {"heads 2:0,3 1:1\nshadow 1\n", "it has several heads and is with a shadow"}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[400];
+        const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
+        const ech_status status = load(text, (size_t)len);
+        if (table[i].why ? status != ECH_E_FORMAT || !strstr(error.text, table[i].why) : status != ECH_OK)
+            fail_msg("%zu: %d '%s'", i, status, error.text);
+        if (i == 0) assert_true(plan.heads == 2 && plan.head_rank[1] == 1 && plan.head_of[1] == 1 && plan.head_of[3] == 0);
+    }
+}
+
 /* Who owns which part, under bsp with shards. */
 static void owners_of_shards_are_named(void **state) {
     (void)state;
@@ -236,6 +268,13 @@ static struct echi_plan any_plan(struct echi_random *r) {
     p.n_groups = (uint8_t)(p.n_groups + p.reserve);
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
+    const int workers = echi_plan_workers(&p, -1), most = workers < ECHI_HEADS_MAX ? workers : ECHI_HEADS_MAX;
+    if (p.sync == ECHI_SYNC_BSP && p.cut && p.shadow == 0 && most > 1 && echi_random_below(r, 2)) {
+        p.heads = (uint8_t)(2 + echi_random_below(r, (uint32_t)most - 1));
+        for (int i = 0; i < p.heads; i++) p.head_rank[i] = (uint16_t)((p.head + i) % p.world);
+        for (int i = 0, w = 0; i < p.world; i++)
+            if (p.n[i] > 0) p.head_of[i] = (uint8_t)(w++ % p.heads);
+    }
     if (!local && p.drop_older == 0 && echi_random_below(r, 2)) {
         p.codec = ECHI_CODEC_TOPK;
         p.ratios = (uint8_t)echi_random_below(r, ECHI_RATIOS);
@@ -251,7 +290,8 @@ static struct echi_plan any_plan(struct echi_random *r) {
 /* One value of a valid plan becomes another that a file may hold. */
 static void spoil(struct echi_random *r, struct echi_plan *p) {
     const uint32_t rank = echi_random_below(r, p->world), g = echi_random_below(r, ECHI_GROUPS_MAX);
-    switch (echi_random_below(r, 19)) {
+    const uint32_t heads = p->heads ? p->heads : 1;   /* a plan of one says nothing of these */
+    switch (echi_random_below(r, p->heads ? 22 : 19)) {
     case 0: p->sync = (uint8_t)echi_random_below(r, ECHI_SYNCS); break;
     case 1: p->owner_of[g] = (uint16_t)echi_random_below(r, 2u * p->world); break;
     case 2: p->group_of[rank] = ECHI_NONE, p->n[rank] = p->divisor[rank] = p->inner[rank] = 0; break;
@@ -268,9 +308,12 @@ static void spoil(struct echi_random *r, struct echi_plan *p) {
     case 13: p->base[g] = p->base[g] ? 0 : 5; break;
     case 14: p->shards = 2, p->shard_owner[0] = p->owner_of[0], p->shard_owner[1] = (uint16_t)rank; break;
     case 15: p->exchange = ECHI_EXCHANGE_RING; break;
-    case 17: p->micro_batches = 2; break;
     case 16: p->shadow = (uint16_t)(1 + echi_random_below(r, 2u * p->world)); break;
-    default: p->inner[rank] = p->inner[rank] ? 0 : 3;
+    case 17: p->micro_batches = 2; break;
+    case 18: p->inner[rank] = p->inner[rank] ? 0 : 3; break;
+    case 19: p->head_rank[echi_random_below(r, heads)] = (uint16_t)echi_random_below(r, 2u * p->world); break;
+    case 20: p->head_of[rank] = (uint8_t)echi_random_below(r, heads); break;
+    default: p->head = (uint16_t)rank;
     }
 }
 
@@ -574,6 +617,7 @@ int main(void) {
         cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(links_are_saved_and_loaded),
         cmocka_unit_test(links_of_all_ranks_or_none), cmocka_unit_test(a_refusal_names_file_and_line),
         cmocka_unit_test(a_key_said_twice_is_refused), cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
+        cmocka_unit_test(heads_name_their_workers),
         cmocka_unit_test(owners_of_shards_are_named), cmocka_unit_test(every_refusal_has_its_reason),
         cmocka_unit_test(a_comma_is_no_point), cmocka_unit_test(a_local_plan_is_read),
     };

@@ -291,6 +291,48 @@ static void a_head_with_a_shadow_may_be_lost(void **state) {
     }
 }
 
+static void several_heads_share_the_workers(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 0.25, 1, 1, 1};
+    nodes(6, seconds, 0.3);
+    request.sync = ECHI_SYNC_BSP;
+    request.separate = 1;
+    request.batch = 60;
+    request.heads = 2;
+    make();
+    assert_int_equal(plan.heads, 2);
+    assert_true(plan.head == 2 && plan.head_rank[0] == 2 && plan.head_rank[1] != 2);
+    double takes[2] = {0};
+    for (int r = 0; r < 6; r++) takes[plan.head_of[r]] += 0.3 * plan.n[r] * seconds[plan.head_rank[plan.head_of[r]]];
+    assert_true(takes[0] > 0 && takes[1] > 0 && takes[0] < 2.5 * takes[1] && takes[1] < 2.5 * takes[0]);
+    for (int i = 0; i < 2; i++)   /* whose node does not send its rows elsewhere */
+        if (plan.n[plan.head_rank[i]] > 0) assert_int_equal(plan.head_of[plan.head_rank[i]], i);
+    for (int r = 0; r < 6; r++) assert_int_equal(echi_plan_can_lose(&plan, r), r != 0 && echi_plan_head_index(&plan, r) < 0 &&
+                                                                                    r != plan.owner_of[0]);
+    request.heads = 6;
+    request.batch = 240;
+    make();
+    assert_int_equal(plan.heads, 6);
+    for (int r = 0; r < 6; r++) assert_int_equal(plan.head_rank[plan.head_of[r]], r);
+    request.heads = 7;
+    refused("only 6 are here");
+    request.heads = 4;
+    request.shares = ECHI_SHARES_LIST;
+    request.share[0] = 120, request.share[1] = 80, request.share[2] = 40;
+    refused("only 3 nodes train");
+    request.heads = 3;
+    make();   /* though a head's node does not train */
+    request.shares = ECHI_SHARES_SPEED;
+    request.deterministic = true;
+    refused("--deterministic");
+    request.deterministic = false;
+    request.separate = 0;
+    refused("--separate");
+    request.separate = 1;
+    request.sync = ECHI_SYNC_SSP;
+    refused("--sync bsp");
+}
+
 static void the_heads_worker_counts_by_what_is_left(void **state) {
     (void)state;
     /* All alike. The head costs h and the trunk 1 - h of a step, so a step of the head's node takes, beside the others' two
@@ -566,6 +608,7 @@ int main(void) {
         cmocka_unit_test(on_a_tie_rank0_owns),
         cmocka_unit_test(a_far_head_makes_two_flights),
         cmocka_unit_test(a_head_with_a_shadow_may_be_lost),
+        cmocka_unit_test(several_heads_share_the_workers),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(a_reserve_has_an_owner_of_its_own),
         cmocka_unit_test(rates_follow_the_defaults),

@@ -361,6 +361,30 @@ static void micro_batches_are_predicted(void **state) {
     }
 }
 
+/* Of several heads rows, sums and updates; on thin links next rounds wait for sums. */
+static void several_heads_are_predicted(void **state) {
+    (void)state;
+    static const char *const hosts[] = {FREE "\nhosts 6 speed 2000 images/s", FAST "\nhosts 6 speed 2000 images/s",
+                                        SLOW "\nhosts 6 speed 2000 images/s"}, *const heads[] = {"1", "2", "3"};
+    for (size_t i = test_turn(); i < 9; i += test_part()) {
+        struct ech_config c;
+        struct ech_report r;
+        ech_config_init(&c);
+        set(&c, "sync", "bsp");
+        set(&c, "separate", "1");
+        set(&c, "heads", heads[i % 3]);
+        set(&c, "shares", "equal");
+        set(&c, "batch", "192");
+        set(&c, "steps", "300");
+        simulate_on(hosts[i / 3], model, data, &c, &r);
+        const double off = r.predicted_images_per_second / r.images_per_second - 1;
+        if (getenv("ECHI_SHOW")) print_message("%zu heads: %.1f images/s, predicted %+.1f %%\n", 1 + i % 3, r.images_per_second, 100 * off);
+        assert_int_equal(r.n_heads, i % 3 ? 1 + i % 3 : 0);
+        if (!(fabs(off) <= 0.04))
+            fail_msg("case %zu: %.1f were predicted, %.1f it made", i, r.predicted_images_per_second, r.images_per_second);
+    }
+}
+
 /* As many owners as pay, and who: nearly the throughput of the best of 1, 2, 4 and 8, and clearly more than with half as many. */
 static void as_many_shards_as_pay(void **state) {
     (void)state;
@@ -493,6 +517,7 @@ int main(void) {
                                         cmocka_unit_test(an_owner_that_trains_is_predicted),
                                         cmocka_unit_test(small_messages_are_predicted),
                                         cmocka_unit_test_setup_teardown(whole_pushes_are_predicted, open_resnet, close_resnet),
+                                        cmocka_unit_test(several_heads_are_predicted),
                                         cmocka_unit_test_setup_teardown(as_many_shards_as_pay, open_resnet, close_resnet),
                                         cmocka_unit_test_setup_teardown(a_ring_leaves_rank_0_out, open_resnet, close_resnet),
                                         cmocka_unit_test_setup_teardown(a_ring_as_fast_as_owners_is_taken, open_resnet, close_resnet),

@@ -104,6 +104,7 @@ static struct ech_report sample(void) {
                            .slot_bytes = {1000, [3] = UINT64_MAX}, .activation_bytes = {[2] = 7}, .behind = 1.5,
                            .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
                            .measured_efficiency = 0.875, .measured_efficiency_error = -1, .simulated = 1,
+                           .n_heads = 2, .head_rank = {2, 0},
                            .spent = {{0.5f, 1, 1.5f, 2, 2.5f, 3, 3.5f, 4, 4.5f}}};
     return r;
 }

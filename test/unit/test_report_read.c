@@ -88,6 +88,8 @@ static struct ech_report *random_report(void) {
     }
     r->n_shards = below(ECH_SHARDS_MAX + 1);
     for (int k = 0; k < r->n_shards; k++) r->shard_owner[k] = below((size_t)r->world);
+    r->n_heads = below(ECH_HEADS_MAX + 1);
+    for (int i = 0; i < r->n_heads; i++) r->head_rank[i] = below((size_t)r->world);
     r->n_lost = below((size_t)r->world + 1);
     for (int i = 0; i < r->n_lost; i++) r->lost[i] = below((size_t)r->world);
     r->round = below(1 << 20);

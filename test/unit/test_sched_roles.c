@@ -747,6 +747,91 @@ static void a_shadow_trains_the_rows_of_the_lost_once(void **state) {
     assert_true(h.queued == 0 && h.samples == 400);
 }
 
+/* One row of the head's own worker, or its sum, of a round of so many samples; all heads have one row of a round. */
+static struct echi_msg of_head(int kind, int head, uint32_t round, uint32_t size) {
+    struct echi_msg m = {.kind = (uint8_t)kind, .lease = small_lease(3 * round + (uint32_t)head + 1, head), .version = round, .samples = 1};
+    m.lease.round = round;
+    m.lease.round_size = size;
+    m.lease.start = m.lease.id - 1;
+    m.lease.head = (uint8_t)head;
+    m.lease.head_rows = 1;
+    return m;
+}
+
+/* Three heads. The third has no row of the first round, which is short: it may be done with that, and have sent its sum of the next, before
+ * the second's sum of the first is here. */
+static void a_head_counts_sums_in_their_round(void **state) {
+    (void)state;
+    struct echi_head h;
+    struct echi_msg m = {.kind = ECHI_KIND_PARAMS};
+    small_plan(ECHI_SYNC_BSP, 3, 1);
+    setup.plan.cut = 1;
+    setup.plan.head = 0;
+    setup.plan.heads = 3;
+    for (int r = 0; r < 3; r++) setup.plan.head_rank[r] = (uint16_t)r, setup.plan.head_of[r] = (uint8_t)r;
+    assert_true(echi_plan_valid(&setup.plan));
+    echi_head_init(&h, &setup);
+    tell_head(&h, 0, &m);
+    m = of_head(ECHI_KIND_ACT, 0, 0, 2);
+    tell_head(&h, 0, &m);
+    struct echi_task t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_true(t.state.kind == ECHI_SLOT_HEAD_SUM && t.state.index == 0 && t.first);
+    m = of_head(ECHI_KIND_HEAD_SUM, 2, 1, 3);
+    tell_head(&h, 2, &m);
+    assert_false(faulted());
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    assert_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
+    for (int i = 0; i < 2; i++) {
+        const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_HEAD_SUM, i);
+        assert_true(a && a->to == i + 1 && a->msg.samples == 1 && a->msg.version == 0 && a->slot.index == 0);
+    }
+    /* What is no sum of a head that lacks one: of a worker, of its own, a second one, of two rounds on, of other samples, of another head's
+     * lease, of another size of the round. */
+    for (int i = 0; i < 7; i++) {
+        m = of_head(ECHI_KIND_HEAD_SUM, i == 1 ? 0 : i == 2 ? 2 : 1, i == 2 ? 1 : i == 3 ? 2 : 0, i == 6 ? 3 : 2);
+        if (i == 4) m.samples = 2;
+        if (i == 5) m.lease.head = 2;
+        tell_head(&h, i == 0 ? 7 : i == 1 ? 0 : i == 2 ? 2 : 1, &m);
+        if (!faulted()) fail_msg("sum %d is taken", i);
+    }
+    m = of_head(ECHI_KIND_HEAD_SUM, 1, 0, 2);
+    tell_head(&h, 1, &m);
+    t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_true(t.kind == ECHI_TASK_HEAD_APPLY && t.grads.kind == ECHI_SLOT_HEAD_GRADS && t.samples == 2 && t.divisor == 2);
+    assert_true(t.n_rows == 2 && t.rows[0] == 0 && t.rows[1] == 1 && t.lease.start == 0);
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    assert_true(h.version == 1 && h.samples == 2);
+    const struct echi_action *post = acted_on(ECHI_ACTION_POST, 0, 0);   /* that of the third is not free yet */
+    assert_true(post && post->kind == ECHI_KIND_HEAD_SUM && post->to == 1 && !acted_on(ECHI_ACTION_POST, 0, 1));
+    /* Its own sum is not written before it has left, for both. */
+    const struct echi_event answered = {.type = ECHI_EVENT_SENT, .kind = ECHI_KIND_ACT_GRAD, .slot = {ECHI_SLOT_HEAD_ROWS_GRAD, 0}};
+    echi_head_step(&h, &answered, &acted);
+    m = of_head(ECHI_KIND_ACT, 0, 1, 3);
+    tell_head(&h, 0, &m);
+    for (int i = 0; i < 2; i++) {
+        const struct echi_event sent = {.type = ECHI_EVENT_SENT, .kind = ECHI_KIND_HEAD_SUM, .slot = {ECHI_SLOT_HEAD_SUM, 0}};
+        assert_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
+        acted_none();
+        echi_head_step(&h, &sent, &acted);
+    }
+    t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    m = of_head(ECHI_KIND_HEAD_SUM, 1, 1, 3);
+    tell_head(&h, 1, &m);
+    t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_true(t.kind == ECHI_TASK_HEAD_APPLY && t.n_rows == 3 && t.samples == 3);
+    /* Who asks for the weights behind this update gets no others. */
+    m = (struct echi_msg){.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_LAST, .samples = 8};
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    tell_head(&h, 0, &m);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_PARAMS, 0));
+    m = of_head(ECHI_KIND_HEAD_SUM, 1, 2, 3);
+    tell_head(&h, 1, &m);
+    m = of_head(ECHI_KIND_HEAD_SUM, 2, 2, 2);
+    tell_head(&h, 2, &m);
+    assert_true(faulted());
+}
+
 /* Its lease may be in the state that is kept; if not, its samples come again, in parts maybe, and are not trained twice. */
 static void the_head_trains_rows_for_a_lost_owner_once(void **state) {
     (void)state;
@@ -1612,6 +1697,7 @@ int main(void) {
         cmocka_unit_test(the_head_merges_what_fits),
         cmocka_unit_test(the_head_serves_stragglers_first),
         cmocka_unit_test(a_shadow_trains_the_rows_of_the_lost_once),
+        cmocka_unit_test(a_head_counts_sums_in_their_round),
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),
