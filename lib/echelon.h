@@ -4,7 +4,8 @@
  * Two ways in (see test/outside/ for a short program of each):
  *   whole      describe a model, name a data set, ech_train;
  *   sync only  keep your own model and arithmetic, register your arrays, ech_session_open / ech_step_begin /
- *              ech_gradient_ready / ech_step_end / ech_session_close.
+ *              ech_gradient_ready / ech_step_end / ech_session_close; with ech_session_open_with_head and
+ *              ech_head_exchange only what is in front of the fully connected layers.
  *
  * Rules that hold for every call:
  *   - What can fail returns ech_status and, if you give a `struct ech_error`, a sentence that says what to do.
@@ -85,6 +86,10 @@ size_t ech_model_text(const ech_model *model, char *buf, size_t cap);
 /* A table for people: layer, kind, output shape, parameters, multiply-adds a sample. Like ech_model_text. */
 size_t ech_model_describe(const ech_model *model, char *buf, size_t cap);
 size_t ech_model_params(const ech_model *model);        /* number of floats */
+/* What the model gives for n samples, n at least 1: rows [n][C][H][W] of its input, out [n][classes], before any softmax. Nothing is
+ * dropped, and batch_norm goes by its running averages. params: ech_model_params(model) floats, layer by layer in order, of each weights
+ * ([out][in], [out][in][kh][kw]), biases, running averages, as PyTorch has them. On the processor, on the calling thread alone. */
+ech_status ech_model_forward(const ech_model *model, const float *params, int n, const float *rows, float *out, struct ech_error *err);
 
 /* -------------------------------------------------------------------- data */
 
@@ -510,22 +515,58 @@ struct ech_step {
 };
 
 /* Joins the other nodes with your own arrays. train_samples: size of the training set (all nodes can read all of it).
- * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp or local; nothing is separated; evaluations of a test set
+ * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp, local or auto; evaluations of a test set
  * are yours to make. params and the arrays must stay valid until ech_session_close. Blocks until all nodes have joined
  * and measured: `measure`, when not NULL, is called a few times with a number of samples and must compute gradients for
  * the samples as a step would (its results are not used); without it shares are equal. */
 ech_status ech_session_open(const struct ech_param *params, int n_params, uint32_t train_samples, const struct ech_config *config,
                             int (*measure)(void *user, const uint32_t *index, int n), void *user,
                             ech_session **out_session, struct ech_error *err);
+/* Layers of Echelon's behind your own: the fully connected ones (layer separation; Stanza: Wu et al., arXiv 1812.10624). Your arrays are
+ * what is in front of them, and `model` takes what that makes of a sample, C x H x W. It ends in one output a class; softmax and
+ * cross-entropy are behind it. A node that the plan names trains these layers on the rows of all nodes (option separate: on; auto: under
+ * gssp, where that is better), or each node does on its own (off, and where there is one node). Both are Echelon's work, by threads of its
+ * own. All nodes give the same model. It may be destroyed after the opening. */
+struct ech_head {
+    const ech_model *model;
+    const float *first;    /* [ech_model_params(model)], rank 0: its first weights; NULL: PyTorch's default, by config.seed, as ech_train
+                              has it. Other ranks' are not looked at */
+    float *weights;        /* NULL, or [ech_model_params(model)]: gets the trained weights where and when the arrays do, on every node. It
+                              must stay valid until ech_session_close. After a failure it is as it was */
+};
+/* ech_session_open with a head; with NULL the same. `measure` computes what is in front of the head, forward and backward, from any
+ * gradient; Echelon measures the head itself. One step is in flight at a time. */
+ech_status ech_session_open_with_head(const struct ech_param *params, int n_params, const struct ech_head *head, uint32_t train_samples,
+                                      const struct ech_config *config, int (*measure)(void *user, const uint32_t *index, int n),
+                                      void *user, ech_session **out_session, struct ech_error *err);
 /* Waits for samples and for the weights they are to be computed on; writes new weights into the arrays. ECH_E_END: the
  * run is over, and so it is after it was stopped (config.stop): what had been given out was trained, the arrays have the final weights,
  * equal on all nodes; call ech_session_close, which says whether the run did all that it was to do. Any other failure leaves in the
  * arrays what this node's last step was computed on, which may differ between nodes. */
 ech_status ech_step_begin(ech_session *session, struct ech_step *out_step, struct ech_error *err);
+/* What the head makes of a step's rows. */
+struct ech_head_answer {
+    double loss;           /* mean over the step's samples. Where the head took rows of several nodes at once it is the mean over all of
+                              them, and `correct` this node's part of their right answers: sums over all nodes are exact */
+    int correct;
+    int divisor;           /* of the gradients: the step's n. They are those of the mean loss, so that what your backward pass makes of
+                              them is the mean that ech_gradient_ready takes */
+    int over;              /* 1: the node that waited for this step's gradients is lost, and its samples are given out again. Gradient,
+                              loss and correct are 0, nothing is lent any more, and what is left of the step is not looked at */
+};
+/* In a session with a head, once in each step, between ech_step_begin and the first ech_gradient_ready: rows is what your layers make of
+ * the step's samples, `count` floats, n x C x H x W; labels [n], each below the head's classes. Both are read before it waits. Blocks until
+ * out_row_grads, as many floats as rows, has the gradient of the mean loss with respect to rows; it may be rows itself. Then go on with
+ * your backward pass. It waits for the head's node, not for another's caller. Of that node nothing is heard for `deadline` seconds, or its
+ * computing stands still: it is lost, which ends the run, unless option shadow gives the head a second node. ECH_E_SHAPE, ECH_E_ARGUMENT:
+ * nothing was handed over, and the step is as it was. Else the run is over, and the status is that of the next ech_step_begin. */
+ech_status ech_head_exchange(ech_session *session, const float *rows, size_t count, const uint16_t *labels, float *out_row_grads,
+                             struct ech_head_answer *out_answer, struct ech_error *err);
 /* The gradient of array `param`, as the *mean* over the step's n samples, is ready in its grad array. Returns at once.
  * Once for each array, in any order. */
 ech_status ech_gradient_ready(ech_session *session, int param, struct ech_error *err);
-/* The step is done: loss is the mean over its samples (goes into the report). ECH_E_DIVERGED when it is not finite. */
+/* The step is done: loss is the mean over its samples (goes into the report; with a head it is the head's, and this one is not looked at).
+ * ECH_E_DIVERGED when it is not finite. */
 ech_status ech_step_end(ech_session *session, double loss, struct ech_error *err);
 /* Leaves in order, frees. After ECH_E_END the values are the trained weights, equal on all nodes. ECH_OK: the run did all that it was to
  * do; ECH_E_UNRECORDED: it did, but its recording breaks off; ECH_E_ABORTED: it was stopped before, or this session is closed before its

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sync only: a custom trainer's arrays and arithmetic. The caller's thread is the lane of the worker's steps; a thread
- * of ours runs the node. They meet in a small mailbox. */
+ * of ours runs the node. They meet in a small mailbox.
+ *
+ * With a head the caller computes what is in front of it. In a step it hands over rows, which go to the node that trains the head, or,
+ * where nothing is separated, to this node's own lane; it waits for their gradient, and goes on. So no head waits for a caller. */
 #include "echi_run.h"
 #include "echi_error.h"
 #include "echi_report_keys.h"
@@ -17,7 +20,9 @@
 struct ech_session {
     struct ech_config config;
     struct echi_job job;
-    struct ech_param param[ECHI_LAYERS_MAX];
+    struct ech_param param[ECHI_LAYERS_MAX]; int n_params;   /* the caller's arrays; the layers of a head follow them in the job */
+    struct ech_model *head;                  /* its layers, with places behind these arrays; NULL: there is none */
+    float *head_weights;                     /* the caller's, may be NULL */
     struct echi_user_lane lane;
     struct echi_node_config node;
     struct ech_report report;
@@ -30,6 +35,10 @@ struct ech_session {
     /* the caller's thread */
     bool in_step, ready[ECHI_LAYERS_MAX];
     bool lends;                              /* some array's weights are read where they are, all through a step */
+    bool reads;                              /* they are, now: `exec` is borrowed for that */
+    bool exchanged;                          /* the head has answered in this step */
+    bool over;                               /* nobody waits for this step any more */
+    double loss; uint32_t correct;           /* of the step: the head's, the loss a sum */
     struct echi_task task;                   /* of the step in hand */
     uint32_t *index;
     uint32_t index_room;
@@ -42,6 +51,7 @@ struct ech_session {
     struct echi_wire *wire;
     struct echi_exec *exec;
     bool asked_measure, measured, has_task, ended, final_in;
+    struct { bool in; double loss; uint32_t correct; } answer;   /* of the step in hand */
     int borrowed;                            /* how often the caller's thread uses `exec`, which stays until it has finished */
     struct echi_times times;
     ech_status measure_status;
@@ -78,6 +88,16 @@ static void lane_submit(void *self, const struct echi_task *task) {
     echi_mutex_lock(&s->mutex);
     s->next_task = *task;
     s->has_task = true;
+    echi_cond_broadcast(&s->changed);
+    echi_mutex_unlock(&s->mutex);
+}
+
+static void lane_answer(void *self, double loss, uint32_t correct) {
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    s->answer.in = true;
+    s->answer.loss = loss;
+    s->answer.correct = correct;
     echi_cond_broadcast(&s->changed);
     echi_mutex_unlock(&s->mutex);
 }
@@ -132,7 +152,7 @@ static void copy_in(const struct ech_param *param, const float *from) {
 
 /* The weights of a step, where the caller wants them. */
 static void hand_weights(struct ech_session *s, const float *flat) {
-    for (int p = 0; p < s->job.n_layers; p++) {
+    for (int p = 0; p < s->n_params; p++) {
         const float *from = flat + s->job.layer[p].at;
         if (s->param[p].lent) *s->param[p].lent = from;
         else copy_in(&s->param[p], from);
@@ -141,8 +161,14 @@ static void hand_weights(struct ech_session *s, const float *flat) {
 
 /* Nothing is lent any more. */
 static void call_in(struct ech_session *s) {
-    for (int p = 0; p < s->job.n_layers; p++)
+    for (int p = 0; p < s->n_params; p++)
         if (s->param[p].lent) *s->param[p].lent = s->param[p].value;
+}
+
+static void hand_final(struct ech_session *s) {
+    for (int p = 0; p < s->n_params; p++) copy_in(&s->param[p], s->first + s->job.layer[p].at);
+    if (s->head_weights) memcpy(s->head_weights, s->first + s->job.layer[s->n_params].at, s->head->n_params * sizeof(float));
+    call_in(s);
 }
 
 /* Slots are read and written without the mutex, since the node's thread takes it in each round of its loop: a model takes tens of
@@ -160,6 +186,11 @@ static void give_back(struct ech_session *s) {
     s->borrowed--;
     echi_cond_broadcast(&s->changed);
     echi_mutex_unlock(&s->mutex);
+}
+
+static void end_reading(struct ech_session *s) {
+    if (s->reads) give_back(s);
+    s->reads = false;
 }
 
 /* Hands something to the node. The node may have ended meanwhile: then nobody takes it, and nobody needs to. */
@@ -206,9 +237,53 @@ static ech_status run_measure(struct ech_session *s, struct ech_error *err) {
     return ECH_OK;
 }
 
-static ech_status fill(struct ech_session *s, const struct ech_param *params, int n_params, uint32_t train_samples, struct ech_error *err) {
+/* The model's layers get places behind the caller's arrays, in a copy of it. */
+static ech_status fill_head(struct ech_session *s, const struct ech_head *head, struct ech_error *err) {
     struct echi_job *job = &s->job;
-    job->n_layers = job->cut_params = n_params;
+    const struct ech_model *model = head->model;
+    const size_t at = job->n_params;
+    size_t all;
+    if (!model) return echi_fail(err, ECH_E_ARGUMENT, "session.open", "the head has no model");
+    ECHI_TRY(ech_model_finish(model, err));
+    const struct echi_layer *last = &model->layers[model->n_layers - 1];
+    ECHI_TRY(echi_model_check(model, model->input, last->out.c, err));
+    if (model->n_params == 0 || last->out.c < 2)
+        return echi_fail(err, ECH_E_SHAPE, "session.open", "a head with %zu parameters and %d classes has nothing to learn",
+                         model->n_params, last->out.c);
+    s->head = malloc(sizeof *s->head);
+    if (!s->head) return echi_fail_memory(err, "session.open", "the head");
+    *s->head = *model;
+    for (int i = 0; i < model->n_layers; i++) {
+        s->head->layers[i].weight_at += at;
+        s->head->layers[i].bias_at += at;
+        s->head->layers[i].running_at += at;
+    }
+    const int most = ECHI_LAYERS_MAX - s->n_params, layers = echi_model_param_layers(s->head, job->layer + s->n_params, most);
+    if (layers > most)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                         "%d arrays and %d layers of the head with parameters are more than %d together", s->n_params, layers,
+                         ECHI_LAYERS_MAX);
+    if (__builtin_add_overflow(at, model->n_params, &all) || all > SIZE_MAX / sizeof(float))
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "the arrays and the head are larger than memory can be");
+    job->model = s->head;
+    job->classes = last->out.c;
+    job->n_layers += layers;
+    job->n_params = all;
+    job->border[s->n_params].width = echi_shape_size(model->input);
+    job->border[job->n_layers].layer = model->n_layers;
+    job->kernels = echi_job_kernels(&s->config);
+    job->draws = echi_model_draws(model);
+    job->measure = s->config.measure;
+    job->waits = s->config.world > 1;
+    s->head_weights = head->weights;
+    return ECH_OK;
+}
+
+static ech_status fill(struct ech_session *s, const struct ech_param *params, int n_params, uint32_t train_samples,
+                       const struct ech_head *head, struct ech_error *err) {
+    struct echi_job *job = &s->job;
+    job->session = true;
+    job->n_layers = job->cut_params = job->first_fc = s->n_params = n_params;
     job->train_samples = train_samples;
     job->seed = s->config.seed;
     job->shuffle = !s->config.no_shuffle;
@@ -217,19 +292,22 @@ static ech_status fill(struct ech_session *s, const struct ech_param *params, in
             return echi_fail(err, ECH_E_ARGUMENT, "session.open", "array %d needs a name, a value, a grad and a count above 0", p);
         s->param[p] = params[p];
         s->lends = s->lends || params[p].lent;
-        job->layer[p].layer = p;
+        job->layer[p].layer = -1;
         job->layer[p].at = job->n_params;
         job->layer[p].count = params[p].count;
         snprintf(job->layer[p].name, sizeof job->layer[p].name, "%s", params[p].name);
         if (__builtin_add_overflow(job->n_params, params[p].count, &job->n_params) || job->n_params > SIZE_MAX / sizeof(float))
             return echi_fail(err, ECH_E_ARGUMENT, "session.open", "the arrays up to '%s' are larger than memory can be", params[p].name);
     }
+    if (head) ECHI_TRY(fill_head(s, head, err));
     s->first = malloc(job->n_params * sizeof *s->first);
     s->done = calloc(DONE_MAX, sizeof *s->done);
     s->index_room = 65536;
     s->index = calloc(s->index_room, sizeof *s->index);
     if (!s->first || !s->done || !s->index) return echi_fail_memory(err, "session.open", "the session");
     for (int p = 0; p < n_params; p++) memcpy(s->first + job->layer[p].at, params[p].value, params[p].count * sizeof(float));
+    if (head && head->first) memcpy(s->first + job->layer[n_params].at, head->first, s->head->n_params * sizeof(float));
+    else if (head) echi_model_init(s->head, s->config.seed, s->first);
     call_in(s);
     return ECH_OK;
 }
@@ -241,6 +319,7 @@ static void discard(struct ech_session *s) {
     free(s->first);
     free(s->done);
     free(s->index);
+    free(s->head);
     free(s);
 }
 
@@ -262,18 +341,36 @@ static ech_status meet(struct ech_session *s, struct ech_error *err) {
     return status;
 }
 
+/* A head is cut off where the trunk ends, and nowhere else. */
+static ech_status separate_fits(const struct ech_config *config, const struct ech_head *head, struct ech_error *err) {
+    if (!head && config->separate > 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                         "option separate is %d, but this session has no head to separate: open it with ech_session_open_with_head, "
+                         "or leave separate out", config->separate);
+    if (config->separate <= 1 && !config->separate_from[0]) return ECH_OK;
+    return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                     "option separate names a layer, but a session's head begins behind the caller's arrays: give on, auto or off");
+}
+
 ech_status ech_session_open(const struct ech_param *params, int n_params, uint32_t train_samples, const struct ech_config *config,
                             int (*measure)(void *user, const uint32_t *index, int n), void *user, ech_session **out_session,
                             struct ech_error *err) {
+    return ech_session_open_with_head(params, n_params, NULL, train_samples, config, measure, user, out_session, err);
+}
+
+ech_status ech_session_open_with_head(const struct ech_param *params, int n_params, const struct ech_head *head, uint32_t train_samples,
+                                      const struct ech_config *config, int (*measure)(void *user, const uint32_t *index, int n),
+                                      void *user, ech_session **out_session, struct ech_error *err) {
     if (!params || n_params < 1 || n_params > ECHI_LAYERS_MAX || train_samples < 1 || !config || !out_session)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "ech_session_open needs 1 to %d arrays, at least one sample and a config",
                          ECHI_LAYERS_MAX);
     ECHI_TRY(ech_config_check(config, err));
-    if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0] || config->checkpoint[0] ||
+    ECHI_TRY(separate_fits(config, head, err));
+    if (config->target_accuracy > 0 || config->init[0] || config->save[0] || config->checkpoint[0] ||
         config->profile_out[0] || config->efficiency[0])
         return echi_fail(err, ECH_E_ARGUMENT, "session.open",
-                         "in a session evaluations, files and the head are the caller's: leave target-accuracy, separate, init, save, "
-                         "checkpoint, profile-out and efficiency alone");
+                         "in a session evaluations and files are the caller's: leave target-accuracy, init, save, checkpoint, profile-out "
+                         "and efficiency alone");
     if (config->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open",
                          "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");
@@ -302,8 +399,8 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->config.eval_every = 0;
     s->measure = measure;
     s->measure_user = user;
-    ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, err), failed);
-    s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
+    ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, head, err), failed);
+    s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_answer, lane_final};
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned,
                                         .params = s->first, .unrecorded = &s->unrecorded, .stays = &s->stays,
                                         .started = node_started, .started_self = s};
@@ -341,8 +438,7 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
         s->has_task = false;
         s->borrowed++;
     } else if (s->final_in) {
-        for (int p = 0; p < s->job.n_layers; p++) copy_in(&s->param[p], s->first + s->job.layer[p].at);
-        call_in(s);
+        hand_final(s);
         status = echi_fail(err, ECH_E_END, "step.begin", "the run %s; the weights are final",
                            s->status == ECH_E_ABORTED ? "was stopped" : "is over");
     } else {
@@ -356,23 +452,116 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
         return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
     }
     hand_weights(s, echi_exec_slot(exec, s->task.weights, NULL));
-    if (!s->lends) give_back(s);
+    s->reads = s->lends;
+    if (!s->reads) give_back(s);
     echi_job_samples(&s->job, &s->task.lease, s->index);
     memset(s->ready, 0, sizeof s->ready);
     s->in_step = true;
+    s->exchanged = s->over = false;
     echi_slowness_begin(&s->slowness, s->config.slow);
     *out = (struct ech_step){.n = (int)s->task.lease.n, .index = s->index, .epoch = s->task.lease.epoch};
     return ECH_OK;
 }
 
+/* Of the step whose rows were handed over, under the mutex. `over`: another step has come in its place, since its owner was lost. */
+static bool is_answered(const struct ech_session *s) {
+    return s->answer.in && (s->task.kind == ECHI_TASK_STEP || (s->has_task && s->next_task.kind == ECHI_TASK_BACKWARD));
+}
+static bool is_over(const struct ech_session *s) { return s->has_task && s->next_task.kind != ECHI_TASK_BACKWARD; }
+
+/* What was lent is called in meanwhile: the node's end waits for whoever reads. *out_exec: where the answer is, borrowed; NULL: there is
+ * none. */
+static ech_status await_answer(struct ech_session *s, struct echi_exec **out_exec, struct ech_error *err) {
+    ech_status status = ECH_OK;
+    *out_exec = NULL;
+    end_reading(s);
+    echi_mutex_lock(&s->mutex);
+    while (!s->ended && !(s->exec && (is_answered(s) || is_over(s)))) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    if (s->ended && !s->final_in) {
+        s->in_step = false;
+        call_in(s);
+        status = failure(s, err);
+    } else if (s->ended || is_over(s)) {
+        s->over = true;
+        call_in(s);
+    } else {
+        *out_exec = s->exec;
+        s->borrowed++;
+        s->loss = s->answer.loss;
+        s->correct = s->answer.correct;
+        if (s->task.kind != ECHI_TASK_STEP) {
+            s->task = s->next_task;
+            s->has_task = false;
+        }
+    }
+    echi_mutex_unlock(&s->mutex);
+    return status;
+}
+
+static ech_status check_rows(const struct ech_session *s, size_t count, const uint16_t *labels, struct ech_error *err) {
+    const struct echi_shape in = s->head->input;
+    const uint32_t n = s->task.lease.n;
+    if (count != n * echi_shape_size(in))
+        return echi_fail(err, ECH_E_SHAPE, "head.exchange",
+                         "%zu floats were given, but the rows of %u samples, %d x %d x %d each, have %zu", count, n, in.c, in.h, in.w,
+                         n * echi_shape_size(in));
+    for (uint32_t i = 0; i < n; i++)
+        if (labels[i] >= s->job.classes)
+            return echi_fail(err, ECH_E_ARGUMENT, "head.exchange",
+                             "the label of row %u is %u, but the head has %d classes: labels go from 0 to %d", i, labels[i],
+                             s->job.classes, s->job.classes - 1);
+    return ECH_OK;
+}
+
+ech_status ech_head_exchange(ech_session *s, const float *rows, size_t count, const uint16_t *labels, float *out_row_grads,
+                             struct ech_head_answer *out, struct ech_error *err) {
+    if (!s || !rows || !labels || !out_row_grads || !out)
+        return echi_fail(err, ECH_E_ARGUMENT, "head.exchange",
+                         "ech_head_exchange needs a session, rows, labels, and places for the gradient of the rows and the answer");
+    if (!s->head)
+        return echi_fail(err, ECH_E_ARGUMENT, "head.exchange", "this session has no head: open it with ech_session_open_with_head");
+    if (!s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "head.exchange", "no step is in hand: call ech_step_begin first");
+    if (s->exchanged) return echi_fail(err, ECH_E_ARGUMENT, "head.exchange", "the head has had the rows of this step already");
+    ECHI_TRY(check_rows(s, count, labels, err));
+    echi_slowness_pay(&s->slowness);
+    struct echi_exec *exec = borrow(s);
+    if (exec) {
+        echi_exec_give_rows(exec, &s->task, rows, labels);
+        give_back(s);
+    }
+    struct echi_done d;
+    memset(&d, 0, sizeof d);
+    d.rows = s->task.kind == ECHI_TASK_STEP;
+    d.task = s->task;
+    s->answer.in = false;   /* nobody answers before this is handed over */
+    hand_over(s, &d);
+    const int n = (int)s->task.lease.n;
+    ECHI_TRY(await_answer(s, &exec, err));
+    s->exchanged = true;
+    *out = (struct ech_head_answer){.divisor = n, .over = s->over};
+    if (s->over) {
+        memset(out_row_grads, 0, count * sizeof *out_row_grads);
+        return ECH_OK;
+    }
+    echi_exec_take_rows(exec, &s->task, out_row_grads);
+    s->reads = s->lends;
+    if (!s->reads) give_back(s);
+    out->loss = s->loss / n;
+    out->correct = (int)s->correct;
+    return ECH_OK;
+}
+
 ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) {
     if (!s || !s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "no step is in hand: call ech_step_begin first");
-    if (param < 0 || param >= s->job.n_layers)
-        return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "array %d is none of 0..%d", param, s->job.n_layers - 1);
+    if (param < 0 || param >= s->n_params)
+        return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "array %d is none of 0..%d", param, s->n_params - 1);
+    if (s->head && !s->exchanged)
+        return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "the head has not had the rows of this step: call ech_head_exchange first");
     if (s->ready[param])
         return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "the gradient of '%s' was already given in this step",
                          s->job.layer[param].name);
     s->ready[param] = true;
+    if (s->over) return ECH_OK;
     /* Mean over n to sum over n divided by B (PROTOCOL.md, "Weight of a sample"). */
     const float factor = (float)((double)s->task.lease.n / s->task.divisor);
     const float *grad = s->param[param].grad;
@@ -395,26 +584,30 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
 
 ech_status ech_step_end(ech_session *s, double loss, struct ech_error *err) {
     if (!s || !s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "step.end", "no step is in hand: call ech_step_begin first");
-    for (int p = 0; p < s->job.n_layers; p++)
+    if (s->head && !s->exchanged)
+        return echi_fail(err, ECH_E_ARGUMENT, "step.end", "the head has not had the rows of this step: call ech_head_exchange first");
+    for (int p = 0; p < s->n_params; p++)
         if (!s->ready[p])
             return echi_fail(err, ECH_E_ARGUMENT, "step.end",
                              "the gradient of '%s' was not given: call ech_gradient_ready for each array", s->job.layer[p].name);
     echi_slowness_pay(&s->slowness);
+    s->in_step = false;
+    if (s->over) return ECH_OK;
     struct echi_done d;
     memset(&d, 0, sizeof d);
     d.task = s->task;
-    d.result.loss[0] = loss * s->task.lease.n;
+    d.result.loss[0] = s->head ? s->loss : loss * s->task.lease.n;
+    d.result.correct[0] = s->head ? s->correct : 0;
     hand_over(s, &d);
-    s->in_step = false;
-    if (s->lends) give_back(s);
-    if (isfinite(loss)) return ECH_OK;
+    end_reading(s);
+    if (isfinite(d.result.loss[0])) return ECH_OK;
     return echi_fail(err, ECH_E_DIVERGED, "step.end",
                      "the loss is not a number any more: lower the learning rate, or look for bad samples");
 }
 
 ech_status ech_session_close(ech_session *s, struct ech_report *out_report, struct ech_error *err) {
     if (!s) return ECH_OK;
-    if (s->in_step && s->lends) give_back(s);
+    end_reading(s);
     call_in(s);
     atomic_store(&s->abandoned, true);   /* means something only while the run is not over */
     echi_thread_join(&s->thread);

@@ -65,6 +65,11 @@ ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, 
 /* A session's gradient of this layer: what the task pushes is it times `factor`. On a ring `grad` is read until the round is over, that is
  * until the next step of the session is given; else it is copied at once. By the thread that computes the step. */
 void echi_exec_give(struct echi_exec *exec, const struct echi_task *task, int layer, const echi_real *grad, echi_real factor);
+/* A session with a head: what its caller has computed of a step's samples, for its FORWARD task, or where nothing is separated for its
+ * STEP. Then the gradient of these rows, of the mean over the step's samples, for the same STEP or the BACKWARD task. By the thread that
+ * computes the step. */
+void echi_exec_give_rows(struct echi_exec *exec, const struct echi_task *task, const echi_real *rows, const uint16_t *labels);
+void echi_exec_take_rows(struct echi_exec *exec, const struct echi_task *task, echi_real *out_rows);
 /* What is sent of a session's gradients on a ring, where it is: a part, by a message of this kind, in `grads` where it has to be put
  * together. Lent to the own owner it has no content: its tasks take what was given. */
 bool echi_exec_gives(const struct echi_exec *exec);

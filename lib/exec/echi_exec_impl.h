@@ -78,6 +78,12 @@ ech_status echi_samples_read(struct echi_samples *samples, const struct echi_job
 ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *lease, struct ech_error *err);
 /* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
 double echi_exec_sane_loss(double loss, uint32_t n);
+/* Layers of a head on n rows: loss (a sum), right answers, and the gradients of the rows, which may come to where these were. `who`: the
+ * samples, for dropout. Those of its layers are in `grads` after echi_exec_head_params. */
+struct echi_pass_of { uint32_t n; const echi_real *rows; const uint16_t *labels; const struct echi_row *who; echi_real *rows_grad; };
+ech_status echi_exec_head_pass(struct echi_exec *x, struct echi_stack *stack, const struct echi_task *task, const struct echi_pass_of *of,
+                               struct echi_buffer *grads, double *loss, int *correct, struct ech_error *err);
+ech_status echi_exec_head_params(struct echi_stack *stack, struct echi_buffer *grads, struct ech_error *err);
 /* The update that APPLY, HEAD_APPLY or HEAD asks for, by these gradients. */
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err);
@@ -87,6 +93,9 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
 ech_status echi_exec_add_to_ring(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
 ech_status echi_exec_add_rows_given(struct echi_exec *x, const struct echi_task *task, struct echi_slot to, bool sets,
                                     struct ech_error *err);
+
+/* STEP of a session where its head is not separated: the head's part of it, on rows that were given. */
+ech_status echi_exec_given_step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 
 /* ---- exec_slots.c ---- */
 /* Slots [first, first + count) of a kind; those that are there stay. */

@@ -7,10 +7,13 @@
 #include "echi_event.h"
 #include "echi_model.h"
 
-/* A model and its data as a run needs them, whether they are Echelon's or a custom trainer's (then no layers, no data). */
+/* A model and its data as a run needs them, whether they are Echelon's or a custom trainer's. */
 struct echi_job {
-    const struct ech_model *model;            /* NULL in a session */
+    const struct ech_model *model;            /* whose layers nodes compute; in a session those of its head, NULL: it has none */
     const struct ech_data *data;              /* NULL in a session */
+    bool session;                             /* what is in front of the cut is the caller's: arrays, which are layers without a number in
+                                                 the model (-1), and the arithmetic */
+    int classes;                              /* labels are below this; 0: there are no labels */
     struct echi_param_layer layer[ECHI_LAYERS_MAX]; int n_layers;   /* with parameters */
     size_t n_params;
     /* Where the cut may lie. Counted in layers with parameters: in front of the first fully connected one, and in front of that which is
@@ -31,6 +34,9 @@ struct echi_job {
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
                          struct ech_error *err);
+/* The kernels that options ask for. */
+enum echi_kernels echi_job_kernels(const struct ech_config *config);
+bool echi_model_draws(const struct ech_model *model);   /* has it a dropout? */
 /* What the roles of `rank` are told of the job under this plan, which is not the one in *out. */
 void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out);
 /* The layers that parts are made of (echi_part.h). */

@@ -5,8 +5,16 @@
 #include "ech_status.h"
 #include "echi_task.h"
 
-/* What comes back from a lane: a gradient of a layer, or a finished task. */
-struct echi_done { bool gradient; int layer; struct echi_task task; struct echi_result result; ech_status status; struct ech_error error; };
+/* What comes back from a lane: a gradient of a layer, or a finished task. From a session's caller also `rows`: they are there for the STEP
+ * of which the lane is to compute the head's part. */
+struct echi_done {
+    bool gradient, rows;
+    int layer;
+    struct echi_task task;
+    struct echi_result result;
+    ech_status status;
+    struct ech_error error;
+};
 
 /* One thread that runs tasks, the most urgent first; it looks for more urgent ones at every unit of a task. */
 struct echi_lane;

@@ -194,7 +194,7 @@ ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *l, st
 
 ech_status echi_exec_read_ahead(struct echi_exec *x, bool spare, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    if (!x->job->model || p->group_of[x->setup->rank] == ECHI_NONE) return ECH_OK;
+    if (!x->job->data || p->group_of[x->setup->rank] == ECHI_NONE) return ECH_OK;
     return echi_ahead_create(x->job, echi_plan_step(p, x->setup->rank), spare, &x->ahead, err);
 }
 
@@ -485,6 +485,24 @@ static ech_status damp(struct echi_exec *x, const struct echi_task *task, struct
     return echi_scale(x->device, grads, at, count, (echi_real)task->damping, err);
 }
 
+ech_status echi_exec_head_pass(struct echi_exec *x, struct echi_stack *stack, const struct echi_task *task, const struct echi_pass_of *of,
+                               struct echi_buffer *grads, double *loss, int *correct, struct ech_error *err) {
+    struct echi_buffer *weights = slot(x, task->weights);
+    const int units = echi_stack_units(stack);
+    ECHI_TRY(echi_stack_input(stack, (int)of->n, of->rows, err));
+    ECHI_TRY(echi_exec_train(x, stack, of->who, of->n, task->divisor, err));
+    for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, weights, err));
+    ECHI_TRY(echi_stack_loss(stack, of->labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
+    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_inputs(stack, u, weights, grads, err));
+    *loss = echi_exec_sane_loss(*loss, of->n);
+    return echi_stack_input_grad(stack, of->rows_grad, err);
+}
+
+ech_status echi_exec_head_params(struct echi_stack *stack, struct echi_buffer *grads, struct ech_error *err) {
+    for (int u = echi_stack_units(stack) - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_params(stack, u, grads, err));
+    return echi_stack_grads(stack, 0, err);
+}
+
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const size_t width = echi_job_width(x->job, &x->setup->plan);
     uint32_t n = 0;
@@ -496,17 +514,11 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         n += task->row_count[i];
     }
     const bool sets_sum = task->state.kind != ECHI_SLOT_NONE && task->first;
-    struct echi_buffer *weights = slot(x, task->weights), *grads = slot(x, sets_sum ? task->state : task->grads);
-    ECHI_TRY(echi_stack_input(x->head, (int)n, x->head_rows, err));
-    ECHI_TRY(echi_exec_train(x, x->head, x->head_who, n, task->divisor, err));
-    const int units = echi_stack_units(x->head);
-    for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
+    struct echi_buffer *grads = slot(x, sets_sum ? task->state : task->grads);
+    const struct echi_pass_of of = {n, x->head_rows, x->head_labels, x->head_who, x->head_rows_grad};
     double loss = 0;
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(x->head, x->head_labels, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
-    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_inputs(x->head, u, weights, grads, err));
-    ECHI_TRY(echi_stack_input_grad(x->head, x->head_rows_grad, err));
-    loss = echi_exec_sane_loss(loss, n);
+    ECHI_TRY(echi_exec_head_pass(x, x->head, task, &of, grads, &loss, &correct, err));
     n = 0;
     uint32_t given = 0;
     for (int i = 0; i < task->n_rows; i++) {
@@ -520,8 +532,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     }
     if (task->state.kind == ECHI_SLOT_NONE && task->weights_out.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again */
     echi_lane_rows(x->lane, task, result);
-    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_params(x->head, u, grads, err));
-    ECHI_TRY(echi_stack_grads(x->head, 0, err));
+    ECHI_TRY(echi_exec_head_params(x->head, grads, err));
     if (sets_sum) return ECH_OK;
     if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
     return echi_exec_apply(x, task, slot(x, task->grads), true, err);
@@ -598,7 +609,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
         if (task->part <= x->setup->norms)
             ECHI_TRY(echi_stack_output_grad(trunk_of(x, task), echi_exec_slot(x, task->act, NULL), err));
         return backward(x, task, result, err);
-    case ECHI_TASK_STEP: return step(x, task, result, err);
+    case ECHI_TASK_STEP: return x->job->session ? echi_exec_given_step(x, task, result, err) : step(x, task, result, err);
     case ECHI_TASK_NORM: return join_norms(x, task);
     case ECHI_TASK_EVAL: return eval(x, task, result, err);
     case ECHI_TASK_LOCAL_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);

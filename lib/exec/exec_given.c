@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of a session: the caller's arrays have the mean over a step's samples, and a push is their sum divided by B.
+ * What a session's caller gives: gradients, and rows for a head. The caller's arrays have the mean over a step's samples, and a push is
+ * their sum divided by B.
  *
  * On a ring they stay where they are, as the caller leaves them alone until the next step begins. A sum that comes by takes them in from
  * there, and so does the own owner. Where a sum begins they are sent from there, as they are: whoever adds to it knows of how many samples
@@ -84,4 +85,44 @@ ech_status echi_exec_add_rows_given(struct echi_exec *x, const struct echi_task 
     if (!ring) return ECH_OK;
     return echi_add_scaled(x->device, slot(x, to), from, 1, p->at, (const echi_real *)echi_buffer_host(ring) + p->at, p->count,
                            ring_factor(task), err);
+}
+
+/* ---- a head: Echelon's layers behind what the caller computes ---- */
+
+static size_t floats_of(const struct echi_exec *x, const struct echi_task *task) {
+    return task->lease.n * echi_shape_size(x->job->model->input);
+}
+
+void echi_exec_give_rows(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, const uint16_t *labels) {
+    const size_t count = floats_of(x, task);
+    if (task->kind == ECHI_TASK_STEP) {
+        memcpy(x->samples.rows, rows, count * sizeof *rows);
+        memcpy(x->samples.labels, labels, task->lease.n * sizeof *labels);
+        return;
+    }
+    echi_real *act = echi_exec_slot(x, task->act, NULL);
+    memcpy(act, rows, count * sizeof *rows);
+    echi_labels_put(act + count, labels, task->lease.n);
+}
+
+void echi_exec_take_rows(struct echi_exec *x, const struct echi_task *task, echi_real *out_rows) {
+    const echi_real *from = task->kind == ECHI_TASK_STEP ? x->samples.rows : (const echi_real *)echi_exec_slot(x, task->act, NULL);
+    echi_scaled(out_rows, from, floats_of(x, task), (echi_real)((double)task->divisor / task->lease.n));
+}
+
+ech_status echi_exec_given_step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const struct echi_lease *l = &task->lease;
+    const struct echi_pass_of of = {l->n, x->samples.rows, x->samples.labels, x->who, x->samples.rows};
+    int correct = 0;
+    echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
+    struct echi_buffer *grads = *echi_exec_buffer(x, task->grads);
+    ECHI_TRY(echi_exec_head_pass(x, x->trunk[task->flight], task, &of, grads, &result->loss[0], &correct, err));
+    ECHI_TRY(echi_exec_head_params(x->trunk[task->flight], grads, err));
+    result->correct[0] = (uint32_t)correct;
+    for (int i = x->job->n_layers - 1; i >= x->job->cut_params; i--) {
+        size_t bytes = x->job->layer[i].count * sizeof(echi_real);
+        if (task->coded.kind) ECHI_TRY(echi_exec_push(x, task, i, &bytes, err));
+        echi_lane_gradient(x->lane, task, i, bytes, result);
+    }
+    return ECH_OK;
 }

@@ -65,7 +65,7 @@ static ech_status wrap(struct echi_exec *x, enum echi_slot_kind kind, int index,
 }
 
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err) {
-    const struct echi_shape s = job->data->shape;
+    const struct echi_shape s = job->model->input;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
     ECHI_TRY(allocate(&out->rows, floats, sizeof *out->rows, "a batch of samples", err));
@@ -283,8 +283,9 @@ static ech_status setup_eval(struct echi_exec *x, struct ech_error *err) {
 }
 
 static ech_status setup_stacks(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err) {
+    const bool callers = x->job->session && p->cut;   /* the trunk is all that its worker computes */
     if (!x->job->model) return ECH_OK;
-    if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_trunk(x, p, echi_plan_step(p, rank), err));
+    if (p->group_of[rank] != ECHI_NONE && !callers) ECHI_TRY(setup_trunk(x, p, echi_plan_step(p, rank), err));
     if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) ECHI_TRY(setup_head_stack(x, p, err));
     return rank == 0 && x->job->test_samples != 0 ? setup_eval(x, err) : ECH_OK;
 }
@@ -295,13 +296,13 @@ static ech_status setup_slots(struct echi_exec *x, const struct echi_plan *p, in
     if (p->group_of[rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, rank), all, err));
     if (owned >= 0) ECHI_TRY(setup_owner(x, p, owned, all, err));
     if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) ECHI_TRY(setup_head(x, p, all, err));
-    if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
+    if (x->job->session) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
     return rank == 0 ? setup_params(x, p, all, err) : ECH_OK;
 }
 
 static void begin_setup(struct echi_exec *x, const struct echi_setup *setup) {
     x->setup = setup;
-    x->gives = !x->job->model && setup->plan.exchange == ECHI_EXCHANGE_RING;
+    x->gives = x->job->session && !x->job->model && setup->plan.exchange == ECHI_EXCHANGE_RING;
 }
 
 typedef ech_status setup_some(struct echi_exec *x, const struct echi_plan *p, int rank, struct ech_error *err);

@@ -22,12 +22,30 @@ static ech_status check_norms(const struct ech_config *config, const struct echi
     return ECH_OK;
 }
 
+enum echi_kernels echi_job_kernels(const struct ech_config *config) {
+    static const struct { const char *precision; enum echi_kernels by_winograd[3]; } known[] = {   /* 4, 2, off */
+        {"fp32", {ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN}},
+        {"tf32", {ECHI_KERNELS_TF32_FAST, ECHI_KERNELS_TF32_CLOSE, ECHI_KERNELS_TF32_PLAIN}},
+        {"bf16", {ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN}}};
+    enum echi_kernels kernels = ECHI_KERNELS_FAST;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(config->precision, known[i].precision) == 0) kernels = known[i].by_winograd[2 - config->winograd / 2];
+    return config->deterministic ? ECHI_KERNELS_FIXED : kernels;
+}
+
+bool echi_model_draws(const struct ech_model *model) {
+    for (int i = 0; i < model->n_layers; i++)
+        if (model->layers[i].op == ECHI_OP_DROPOUT) return true;
+    return false;
+}
+
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
                          struct ech_error *err) {
     memset(job, 0, sizeof *job);
     ECHI_TRY(echi_model_check(model, data->shape, data->classes, err));
     job->model = model;
     job->data = data;
+    job->classes = data->classes;
     job->n_layers = echi_model_param_layers(model, job->layer, ECHI_LAYERS_MAX);
     job->n_params = model->n_params;
     ECHI_TRY(echi_job_find_cuts(config, job, err));
@@ -37,7 +55,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->shuffle = !config->no_shuffle;
     job->measure = config->measure;
     job->waits = config->world > 1;
-    for (int i = 0; i < model->n_layers; i++) job->draws = job->draws || model->layers[i].op == ECHI_OP_DROPOUT;
+    job->draws = echi_model_draws(model);
     if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup",
                          "option augment is crop-flip, but the samples of %s come from a function of the program's: augment them there, "
@@ -45,13 +63,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->augment = strcmp(config->augment, "crop-flip") == 0 ||
                    (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
     ECHI_TRY(check_norms(config, job, err));
-    static const struct { const char *precision; enum echi_kernels by_winograd[3]; } known[] = {   /* 4, 2, off */
-        {"fp32", {ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN}},
-        {"tf32", {ECHI_KERNELS_TF32_FAST, ECHI_KERNELS_TF32_CLOSE, ECHI_KERNELS_TF32_PLAIN}},
-        {"bf16", {ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN}}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(config->precision, known[i].precision) == 0) job->kernels = known[i].by_winograd[2 - config->winograd / 2];
-    if (config->deterministic) job->kernels = ECHI_KERNELS_FIXED;
+    job->kernels = echi_job_kernels(config);
     return ECH_OK;
 }
 
@@ -63,7 +75,7 @@ void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, in
     out->n_layers = job->n_layers;
     out->cut_width = (uint32_t)echi_job_width(job, plan);
     out->cut = plan->cut ? plan->cut : job->n_layers;
-    out->whole_steps = !job->model;
+    out->whole_steps = !job->model || job->session;
     for (int i = 0; i < out->cut && plan->sync_norm; i++)
         if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;
 }
@@ -73,9 +85,10 @@ void echi_job_layers(const struct echi_job *job, struct echi_layers *out) {
     out->count = (uint16_t)job->n_layers;
     out->cut = (uint16_t)job->cut_params;
     for (int i = 0; i < job->n_layers; i++) {
+        const bool behind_arrays = i > 0 && job->layer[i - 1].layer < 0;   /* which are no convolutions */
         out->params[i] = job->layer[i].count;
         out->norm[i] = job->layer[i].running > 0;
-        out->joined[i] = i > 0 && out->norm[i];
+        out->joined[i] = i > 0 && out->norm[i] && !behind_arrays;
         out->width[i] = (uint32_t)job->border[i].width;
     }
 }
@@ -87,6 +100,10 @@ ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *pl
     if (plan->cut && !echi_job_may_cut(job, plan->cut))
         return echi_fail(err, ECH_E_MISMATCH, "run.setup",
                          "the plan separates the layers with parameters from number %d on, and this model cannot be cut there", plan->cut);
+    if (job->session && plan->flights > 1)
+        return echi_fail(err, ECH_E_MISMATCH, "run.setup",
+                         "the plan has %d steps of a worker in flight, but a session has one, which is in the caller's hands: give "
+                         "'flights 1'", plan->flights);
     echi_job_layers(job, &layers);
     if (echi_parts_fit(&plan->parts, &layers, plan->cut, &fault)) return ECH_OK;
     echi_parts_sentence(&plan->parts, &fault, text, sizeof text);
@@ -198,8 +215,10 @@ void echi_job_rows(const struct echi_job *job, uint32_t epoch, uint32_t start, u
 }
 
 void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]) {
-    if (job->model) echi_model_hash(job->model, model);
-    else snprintf(model, ECHI_JOB_WORD, "%zu floats in %d arrays", job->n_params, job->n_layers);
+    char hash[65] = "";
+    if (job->model) echi_model_hash(job->model, hash);
+    if (job->model && !job->session) snprintf(model, ECHI_JOB_WORD, "%s", hash);
+    else snprintf(model, ECHI_JOB_WORD, "%zu floats in %d arrays%s%.16s", job->n_params, job->n_layers, job->model ? ", head " : "", hash);
     if (job->data) snprintf(data, ECHI_JOB_WORD, "%s", job->data->hash);
     else snprintf(data, ECHI_JOB_WORD, "%u samples", job->train_samples);
 }

@@ -81,7 +81,7 @@ struct bench {
     const uint32_t *sizes; int n_sizes;   /* coarse, or fine */
     struct echi_device *device;
     struct echi_lane *lane;
-    struct echi_stack *trunk, *head;
+    struct echi_stack *trunk, *head;   /* trunk NULL: a session's, which is its caller's */
     struct echi_stack *few[2];   /* the same for the least size alone: a processor may have other kernels for a few samples. NULL: none */
     struct echi_buffer *params, *grads;
     struct echi_buffer *sum, *moment; size_t owned;   /* an owner's, of so many parameters */
@@ -154,7 +154,7 @@ static ech_status stay(const struct bench *b, struct ech_error *err) {
 }
 
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
-    struct echi_stack *stack = (uint32_t)n == b->sizes[0] && b->few[0] ? b->few[head] : head ? b->head : b->trunk;
+    struct echi_stack *few = (uint32_t)n == b->sizes[0] ? b->few[head] : NULL, *stack = few ? few : head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
     const size_t cut_bytes = (size_t)n * measured_width(b->job) * sizeof *b->visit;
     if (head) memcpy(b->visit, b->cut_rows, cut_bytes);
@@ -282,7 +282,7 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
 
 /* Samples that are computed together, by the trunk or by the head. */
 static uint16_t bench_block(const struct bench *b) {
-    const int trunk = echi_stack_block(b->trunk), head = b->head ? echi_stack_block(b->head) : 1;
+    const int trunk = b->trunk ? echi_stack_block(b->trunk) : 1, head = b->head ? echi_stack_block(b->head) : 1;
     return (uint16_t)(trunk > head ? trunk : head);
 }
 
@@ -327,7 +327,7 @@ static ech_status time_sweep(struct bench *b, uint32_t most, double slow, struct
     const struct spent cpu_began = spent_by(b->device);
     t->rested = false;
     for (int i = 0; i < t->sizes; i++) {
-        for (int head = 0; head <= (b->head != NULL); head++) {
+        for (int head = b->trunk == NULL; head <= (b->head != NULL); head++) {
             ECHI_TRY(time_size(b, sweep, i, head, slowness, t, err));
             ECHI_TRY(time_units(b, i, head, t, slowness, err));
         }
@@ -391,14 +391,16 @@ static void variation_of(const struct bench *b, const struct timing *t, struct e
     out->stutter_factor = stutters ? fmin(stuttered / stutters, 1000) : 0;
 }
 
-static size_t bench_bytes(const struct bench *b) { return echi_stack_bytes(b->trunk) + (b->head ? echi_stack_bytes(b->head) : 0); }
+static size_t bench_bytes(const struct bench *b) {
+    return (b->trunk ? echi_stack_bytes(b->trunk) : 0) + (b->head ? echi_stack_bytes(b->head) : 0);
+}
 
 /* Of the trunk and, where there is one, of the head, for steps of up to `most` samples. */
 static ech_status both_stacks(const struct bench *b, int most, struct echi_stack **trunk, struct echi_stack **head, struct ech_error *err) {
     const struct echi_job *job = b->job;
     const struct ech_model *model = job->model;
     const int cut = job->border[job->cut_params].layer;
-    ECHI_TRY(echi_stack_create(b->device, job->kernels, model->layers, cut, most, trunk, err));
+    if (cut > 0) ECHI_TRY(echi_stack_create(b->device, job->kernels, model->layers, cut, most, trunk, err));
     if (cut == model->n_layers) return ECH_OK;
     return echi_stack_create(b->device, job->kernels, model->layers + cut, model->n_layers - cut, most, head, err);
 }

@@ -85,6 +85,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     w->shadow = c->shadow;
     w->micro_batches = (int)c->micro_batches;
     w->heads = strcmp(c->heads, "auto") == 0 ? 0 : c->heads[0] - '0';
+    w->one_flight = job->session;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
     w->ratios_after = w->regroup_after > 0 ? ECHI_RATIOS_AFTER : 0;
@@ -99,7 +100,8 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
         if (strcmp(c->optimizer, echi_optimizer_name(i)) == 0) w->optimizer = (enum echi_optimizer)i;
     const bool adam = echi_optimizer_adam((int)w->optimizer);
     if (adam) w->adam = (struct echi_adam){c->beta1, c->beta2, c->epsilon};
-    w->lr = w->lr_given ? c->lr : adam ? ADAM_LR : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
+    const bool lenet5 = job->model && !job->session && strcmp(job->model->name, "lenet5") == 0;
+    w->lr = w->lr_given ? c->lr : adam ? ADAM_LR : lenet5 ? LENET5_LR : OTHER_LR;
     w->momentum = adam ? 0 : w->momentum_given ? c->momentum : MOMENTUM;
     w->deterministic = c->deterministic;
     w->sync_norm = c->sync_norm;

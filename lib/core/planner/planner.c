@@ -524,6 +524,7 @@ static int flights_beside_head(const struct echi_plan_request *w, const struct e
 const char *echi_plan_steps_whole(const struct echi_plan_request *w, const struct echi_plan *plan) {
     if (plan->sync != ECHI_SYNC_BSP || !plan->cut || plan->sync_norm)
         return "--micro-batches is of --sync bsp with --separate, without --sync-norm";
+    if (w->one_flight) return "in a session the caller computes whole steps: leave --micro-batches out";
     if (2 * plan->world > ECHI_WORLD_MAX) return "--micro-batches is for 512 nodes at most: leave it out";
     if (echi_layers_norm_before(&w->layers, plan->cut))
         return "--micro-batches cuts steps, and a batch-norm in front of the separated layers takes its statistics over whole ones: "
@@ -606,7 +607,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
     }
     const int home = plan->shadow == 0 ? fast : 0;   /* of an only owner */
     const bool async = w->sync != ECHI_SYNC_BSP;
-    plan->flights = async && plan->cut ? (uint8_t)flights_beside_head(w, &times[fast], plan->round) : 1;
+    plan->flights = async && plan->cut && !w->one_flight ? (uint8_t)flights_beside_head(w, &times[fast], plan->round) : 1;
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;

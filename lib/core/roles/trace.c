@@ -489,6 +489,7 @@ void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request
     echi_put8(w, s->shadow);
     echi_put8(w, (uint8_t)s->micro_batches);
     echi_put8(w, (uint8_t)s->heads);
+    echi_put8(w, s->one_flight);
     echi_put8(w, (uint8_t)s->groups);
     echi_put8(w, (uint8_t)s->shares);
     for (int r = 0; r < s->world; r++) echi_put32(w, s->share[r]);
@@ -538,6 +539,7 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     const uint8_t sync = echi_get8(r);
     const uint16_t world = echi_get16(r);
     const uint8_t separate = echi_get8(r), has_cut = echi_get8(r), shadow = echi_get8(r), micros = echi_get8(r), heads = echi_get8(r);
+    const uint8_t one_flight = echi_get8(r);
     const uint8_t groups = echi_get8(r), shares = echi_get8(r);
     if (sync >= ECHI_SYNCS || world < 1 || world > ECHI_WORLD_MAX || separate > 2 || micros > ECHI_MICRO_MAX ||
         heads > ECHI_HEADS_MAX || groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
@@ -549,6 +551,7 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     s->shadow = shadow != 0;
     s->micro_batches = micros;
     s->heads = heads;
+    s->one_flight = one_flight != 0;
     s->groups = groups;
     s->shares = (enum echi_shares)shares;
     for (int i = 0; r->ok && i < world; i++) s->share[i] = echi_get32(r);

@@ -33,6 +33,7 @@ struct echi_node {
     int64_t links_cpu; uint64_t links_moved;  /* processor time of the I/O thread, and bytes of theirs, at the last look */
     double link_byte;                         /* processor seconds that a byte takes it on these links; 0: not known */
     atomic_bool measured;
+    bool caller_measures;                     /* a session: its caller has been asked to */
     struct echi_times times;
     ech_status measure_status;
     struct ech_error measure_error;

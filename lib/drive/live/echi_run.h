@@ -22,6 +22,9 @@ struct echi_user_lane {
     bool (*measured)(void *self, struct echi_times *out, ech_status *out_status);   /* true once, when it has; wakes the wire */
     void (*submit)(void *self, const struct echi_task *task);
     bool (*take)(void *self, struct echi_done *out);
+    /* A session with a head: the loss of the step in hand, a sum, and its right answers. The gradient of its rows is there when this comes,
+     * for a STEP, or with the BACKWARD task that is submitted right behind it. */
+    void (*answer)(void *self, double loss, uint32_t correct);
     void (*final)(void *self, const echi_real *params);      /* the weights that the run ends with, all layers; on every rank */
 };
 struct echi_node_config {

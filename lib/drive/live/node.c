@@ -176,7 +176,7 @@ static ech_status open_recorder(struct echi_node *n) {
     struct echi_about *about = calloc(1, sizeof *about);   /* with a plan in it, too large for the stack */
     if (!about) return echi_fail_memory(n->err, "run.record", "what a recording begins with");
     snprintf(about->version, sizeof about->version, "%s", ECH_VERSION);
-    snprintf(about->model, sizeof about->model, "%s", n->job->model ? n->job->model->name : "session");
+    snprintf(about->model, sizeof about->model, "%s", n->job->session ? "session" : n->job->model->name);
     snprintf(about->data, sizeof about->data, "%s", n->job->data ? n->job->data->name : "session");
     echi_job_words(n->job, about->model_hash, about->data_hash);
     echi_node_device(c, about->device);
@@ -195,7 +195,7 @@ static ech_status open_recorder(struct echi_node *n) {
     if (strcmp(c->precision, "bf16") == 0) about->rounded = host ? (uint8_t)echi_cpu_bf16() : (uint8_t)ECHI_RECORDED_BF16_CARD;
     about->shuffle = n->job->shuffle;
     about->augment = n->job->augment;
-    about->session = n->job->model == NULL;
+    about->session = n->job->session;
     about->train_samples = n->job->train_samples;
     about->test_samples = n->job->test_samples;
     if (n->role.coordinator) {

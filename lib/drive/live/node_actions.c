@@ -249,8 +249,20 @@ static void fill_kept(struct echi_node *n, const struct echi_task *task) {
     }
 }
 
+static bool is_of_step(const struct echi_task *task) {
+    return task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD || task->kind == ECHI_TASK_BACKWARD;
+}
+
+/* Steps of a session are its caller's, who hears of what the head has answered with the task that goes on from there. */
+static void to_caller(struct echi_node *n, const struct echi_task *task) {
+    const struct echi_user_lane *user = n->c->user;
+    const struct echi_flight *s = &n->role.worker->flight[task->flight];
+    if (task->kind == ECHI_TASK_BACKWARD) user->answer(user->self, s->loss, s->correct);
+    user->submit(user->self, task);
+}
+
 static void do_compute(struct echi_node *n, const struct echi_task *task) {
-    if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
+    if (n->c->user && is_of_step(task)) return to_caller(n, task);
     if (task->kind == ECHI_TASK_KEEP) {
         fill_kept(n, task);
         return echi_checkpoints_submit(n->c->checkpoints, task, &n->role.coordinator->standing);

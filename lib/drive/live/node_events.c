@@ -45,9 +45,29 @@ static void measure_here(void *self) {
     atomic_store(&n->measured, true);
 }
 
+/* In a session the lane measures the head, if there is one, and then the caller the rest: neither holds the other up. */
 static void measure_steps(struct echi_node *n) {
-    if (n->c->user) n->c->user->measure(n->c->user->self);
-    else echi_lane_call(n->lane, measure_here, n);
+    if (n->job->model) return echi_lane_call(n->lane, measure_here, n);
+    n->caller_measures = true;
+    n->c->user->measure(n->c->user->self);
+}
+
+static bool caller_measured(struct echi_node *n) {
+    struct echi_times steps;
+    if (!n->c->user->measured(n->c->user->self, &steps, &n->measure_status)) return false;
+    for (uint32_t i = 0; i < steps.count && n->job->model; i++) steps.head[i] = echi_times_head(&n->times, steps.n[i]);
+    n->times = steps;
+    return true;
+}
+
+/* False: not all of it yet. */
+static bool has_measured(struct echi_node *n) {
+    if (n->caller_measures) return caller_measured(n);
+    if (!atomic_load(&n->measured)) return false;
+    if (!n->job->session || n->measure_status != ECH_OK) return true;
+    n->caller_measures = true;
+    n->c->user->measure(n->c->user->self);
+    return false;
 }
 
 /* Nodes of one machine have no link between them, and those of one process no address: what loopback costs is in the times of messages. */
@@ -129,7 +149,7 @@ void echi_node_measure_links(struct echi_node *n) {
 
 static void take_measured(struct echi_node *n) {
     if (!n->measuring || n->measuring_links) return;
-    if (n->c->user ? !n->c->user->measured(n->c->user->self, &n->times, &n->measure_status) : !atomic_load(&n->measured)) return;
+    if (!has_measured(n)) return;
     n->measuring = false;
     if (n->measure_status != ECH_OK)
         return echi_node_failed(n, n->measure_status,
@@ -412,7 +432,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     if (e->kind != ECHI_KIND_ACT) return true;
     const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * echi_job_width(n->job, &n->setup.plan) * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
-        if (echi_load16(labels + i * ECHI_LABEL_BYTES) >= n->job->data->classes) return false;
+        if (echi_load16(labels + i * ECHI_LABEL_BYTES) >= n->job->classes) return false;
     return true;
 }
 
@@ -531,13 +551,29 @@ static void on_kept(struct echi_node *n, const struct echi_done *d) {
     echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
 }
 
+/* Of a session's step the lane has computed the head's part, on rows that came from the caller, who goes on with the answer. */
+static bool is_answer(const struct echi_node *n, const struct echi_done *d) {
+    return n->c->user && d->task.kind == ECHI_TASK_STEP && !d->gradient && d->status == ECH_OK;
+}
+
+static void on_lane_done(struct echi_node *n, const struct echi_done *d) {
+    if (is_answer(n, d)) n->c->user->answer(n->c->user->self, d->result.loss[0], d->result.correct[0]);
+    else on_done(n, d);
+}
+
+static void on_caller_done(struct echi_node *n, const struct echi_done *d) {
+    if (!d->rows) return on_done(n, d);
+    const ech_status status = echi_lane_submit(n->lane, &d->task, n->err);
+    if (status != ECH_OK) echi_node_give_up(n, status);
+}
+
 void echi_node_take_done(struct echi_node *n) {
     struct echi_done d;
     take_measured(n);
     take_slots(n);
-    while (!n->over && echi_lane_take(n->lane, &d)) on_done(n, &d);
+    while (!n->over && echi_lane_take(n->lane, &d)) on_lane_done(n, &d);
     if (!n->over && n->c->checkpoints && echi_checkpoints_take(n->c->checkpoints, &d)) on_kept(n, &d);
-    while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_done(n, &d);
+    while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_caller_done(n, &d);
     if (n->held_asked && echi_lane_is_held(n->lane)) {
         n->held_asked = false;
         echi_node_tell(n, ECHI_EVENT_HELD);
