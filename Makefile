@@ -117,8 +117,8 @@ inc  = $(INC_$(call room,$1))
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c \
                           lib/*/*.c lib/*/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/% \
-                    lib/import/%,$(SRC))
+SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c forward.c replay_run.c simulate.c) lib/drive/sim/% \
+                    lib/doctor/% lib/import/%,$(SRC))
 endif
 # What a board has no use for: simulated clusters, traces of others, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
@@ -218,6 +218,7 @@ FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc posix_memalign
                  $(addprefix echi_lane_,submit take hold is_held call stay gradient rows))
 BENCHES := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(wildcard test/bench/bench_*.c))))
 GRADIENTS := $(B)/test/pytorch/gradients
+SESSION_SO := $(B)/test/pytorch/session.so
 # Tests of kernels that only a card runs: test/bench/gpu_texts.sh.
 ON_CARD := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),test/bench/card_gpu_texts.c))
 
@@ -354,6 +355,11 @@ $(DOUBLE_TEST): FORCE | $(B)/test-needs $(LIB)
 $(BENCHES) $(GRADIENTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+# For ctypes: what it calls has no header.
+$(SESSION_SO): test/pytorch/session.c $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(INC_tools) -Wno-missing-prototypes -fPIC -shared $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
 # A card of NVIDIA's, by its driver.
 $(ON_CARD) $(B)/test/bench/bench_gpu_texts: $(B)/test/ops/card.o
 $(ON_CARD).o: | $(B)/test-needs
@@ -480,7 +486,7 @@ $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
 # Gradients, losses and steps against PyTorch's, where a Python has it: see test/pytorch/.
-pytorch: $(TOOL) $(GRADIENTS) $(B)/double/test/pytorch/gradients
+pytorch: $(TOOL) $(GRADIENTS) $(B)/double/test/pytorch/gradients $(SESSION_SO)
 	$(Q)B="$(abspath $(B))" ECHELON="$(abspath $(TOOL))" $(BASH) test/pytorch/run.sh || [ $$? = 77 ]
 install: all
 	$(Q)$(call install_into,$(DESTDIR),$(PREFIX))

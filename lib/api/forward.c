@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ech_model_forward: a model on samples of the caller's, for evaluations of a session's head. */
 #include "echi_error.h"
-#include "echi_exec.h"
+#include "echi_model.h"
 
 #include <string.h>
 

@@ -131,6 +131,35 @@ static inline void *session_main(void *self) {
     return NULL;
 }
 
+/* The same with a head of Echelon's, whose rows do not matter. */
+static inline void *headed_main(void *self) {
+    static const char text[] = "input 3 1 1\nfc out 3\n";
+    struct node *n = self;
+    float value[PARAMS] = {0}, grad[PARAMS] = {0}, weights[12], rows[TRAIN * 3] = {0};
+    uint16_t labels[TRAIN] = {0};
+    const struct ech_param param = {"only", value, grad, PARAMS, NULL};
+    struct ech_head head = {.weights = weights};
+    struct ech_head_answer answer;
+    ech_session *session = NULL;
+    ech_model *model = NULL;
+    struct ech_step step;
+    n->status = ech_model_parse(text, sizeof text - 1, "head", &model, &n->error);
+    head.model = model;
+    if (n->status == ECH_OK) n->status = ech_session_open_with_head(&param, 1, &head, TRAIN, &n->config, NULL, NULL, &session, &n->error);
+    ech_model_destroy(model);
+    if (session) {
+        while (ech_step_begin(session, &step, &n->error) == ECH_OK) {
+            const size_t count = 3 * (size_t)step.n;
+            if (ech_head_exchange(session, rows, count, labels, rows, &answer, &n->error) != ECH_OK) break;
+            ech_gradient_ready(session, 0, NULL);
+            if (ech_step_end(session, answer.loss, &n->error) != ECH_OK) break;
+        }
+        n->status = ech_session_close(session, &n->report, &n->error);
+    }
+    atomic_store(&n->ended, true);
+    return NULL;
+}
+
 static void prepare_nodes(int world, const char *sync, int separate) {
     memset(nodes, 0, sizeof nodes);
     for (int r = 0; r < world; r++) {

@@ -96,16 +96,19 @@ static ech_status of_nodes(int world) {
     return status;
 }
 
-static ech_status train(int world, const char *sync, int separate, bool session) {
+static ech_status train_by(void *(*main_of_node)(void *), int world, const char *sync, int separate) {
     prepare_nodes(world, sync, separate);
     for (int r = 0; r < world && nothing_left; r++) nodes[r].config.join_timeout = 0.5;
-    if (!session) {
+    if (main_of_node == node_main) {
         snprintf(nodes[0].config.save, sizeof nodes[0].config.save, "%s", file_path);
         snprintf(nodes[0].config.report, sizeof nodes[0].config.report, "%s.json", file_path);
         snprintf(nodes[0].config.save_plan, sizeof nodes[0].config.save_plan, "%s.plan", file_path);
     }
-    run_nodes(world, session ? session_main : node_main);
+    run_nodes(world, main_of_node);
     return of_nodes(world);
+}
+static ech_status train(int world, const char *sync, int separate, bool session) {
+    return train_by(session ? session_main : node_main, world, sync, separate);
 }
 static ech_status train_bsp(void) { return train(1, "bsp", 0, false); }
 static ech_status train_asp(void) { return train(1, "asp", 0, false); }
@@ -114,11 +117,18 @@ static ech_status train_gssp(void) { return train(1, "gssp", 0, false); }
 static ech_status train_with_head(void) { return train(1, "gssp", 1, false); }
 static ech_status session_bsp(void) { return train(1, "bsp", 0, true); }
 static ech_status session_gssp(void) { return train(1, "gssp", 0, true); }
+static ech_status session_with_head(void) { return train_by(headed_main, 1, "bsp", 0); }
 static ech_status two_bsp(void) { return train(2, "bsp", 0, false); }
 static ech_status two_with_head(void) { return train(2, "gssp", 1, false); }
 static ech_status three_with_head(void) { return train(3, "gssp", 1, false); }
 static ech_status two_sessions(void) { return train(2, "ssp", 0, true); }
 static ech_status three_sessions(void) { return train(3, "bsp", 0, true); }
+static ech_status two_sessions_with_head(void) { return train_by(headed_main, 2, "gssp", 1); }
+static ech_status model_forward(void) {
+    float params[PARAMS * 100] = {0}, rows[4 * SIDE * SIDE] = {0}, out[4 * CLASSES];
+    assert_true(ech_model_params(tiny) <= sizeof params / sizeof params[0]);
+    return ech_model_forward(tiny, params, 4, rows, out, &error);
+}
 
 static void empty(const char *path) {
     DIR *dir = opendir(path);
@@ -247,6 +257,8 @@ static const struct act {
     {"train with a head", train_with_head, 30, 3, 1, LONG},
     {"session bsp", session_bsp, 20, 3, 1, LONG},
     {"session gssp", session_gssp, 20, 3, 1, LONG},
+    {"session with a head", session_with_head, 20, 3, 1, LONG},
+    {"a model forward", model_forward, 5, 1, 0, QUICK},
     {"train with checkpoints and go on", train_and_resume, 60, 7, 1, LONG},
     {"train recorded", train_recorded, 30, 3, 1, LONG},
     {"train for a profile", train_for_a_profile, 30, 7, 1, LONG},
@@ -262,6 +274,7 @@ static const struct act {
     {"three nodes with a head", three_with_head, 100, 11, 3, SEVERAL},
     {"two sessions, ssp", two_sessions, 50, 7, 2, SEVERAL},
     {"three sessions, bsp", three_sessions, 80, 11, 3, SEVERAL},
+    {"two sessions with a head", two_sessions_with_head, 60, 7, 2, SEVERAL},
 };
 enum { ACTS = sizeof acts / sizeof acts[0], N_MAX = 4096 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `make pytorch` runs: compare.py and compare_nets.py under each Python here that has torch (BENCH_PYTHON, then python3), on the data
-# that is here. Without PyTorch or without any of the data it says so and exits with 77.
+# What `make pytorch` runs: compare.py, head.py and compare_nets.py under each Python here that has torch (BENCH_PYTHON, then python3), on
+# the data that is here. Without PyTorch or without any of the data it says so and exits with 77.
 source "$(dirname "$0")/../bench/common.sh"
 build=${B:-$root/build}
 mnist=$(find_mnist) || echo "no MNIST here: set ECHELON_DATA, or fetch it with tools/get-data mnist"
@@ -12,6 +12,11 @@ for python in ${BENCH_PYTHON:+"$BENCH_PYTHON"} python3; do
     "$python" -c 'import torch, numpy' 2>/dev/null || continue
     tried=$((tried + 1))
     [ -z "$mnist" ] || "$python" -W ignore "$root/test/pytorch/compare.py" "$echelon" "$mnist" || failed=$((failed + 1))
+    for run in "1 bsp" "3 bsp" "2 gssp"; do   # processes, and their policy
+        read -r nodes sync <<<"$run"
+        [ -z "$mnist" ] || "$python" -W ignore "$root/test/pytorch/head.py" "$build/test/pytorch/session.so" "$mnist" "$nodes" "$sync" ||
+            failed=$((failed + 1))
+    done
     [ -z "$cifar" ] || "$python" -W ignore "$root/test/pytorch/compare_nets.py" "$build" "$cifar" "${NET_STEPS:-30}" ||
         failed=$((failed + 1))
 done
