@@ -103,7 +103,7 @@ static void tell_stack(const struct echi_exec *x, const char *name, int base, co
 }
 
 void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
-    tell_stack(x, "trunk", 0, x->block ? x->block[0] : x->trunk[0], true, tell, self);
+    tell_stack(x, x->job->session ? "head" : "trunk", 0, x->block ? x->block[0] : x->trunk[0], true, tell, self);
     tell_stack(x, "head", echi_job_head(x->job, &x->setup->plan), x->head, true, tell, self);
     tell_stack(x, "evaluation", 0, x->eval, false, tell, self);
 }
