@@ -115,7 +115,7 @@ ech_status echi_exec_given_step(struct echi_exec *x, const struct echi_task *tas
     const struct echi_pass_of of = {l->n, x->samples.rows, x->samples.labels, x->who, x->samples.rows};
     int correct = 0;
     echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
-    struct echi_buffer *grads = *echi_exec_buffer(x, task->grads);
+    struct echi_buffer *grads = slot(x, task->grads);
     ECHI_TRY(echi_exec_head_pass(x, x->trunk[task->flight], task, &of, grads, &result->loss[0], &correct, err));
     ECHI_TRY(echi_exec_head_params(x->trunk[task->flight], grads, err));
     result->correct[0] = (uint32_t)correct;

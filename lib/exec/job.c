@@ -100,6 +100,10 @@ ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *pl
     if (plan->cut && !echi_job_may_cut(job, plan->cut))
         return echi_fail(err, ECH_E_MISMATCH, "run.setup",
                          "the plan separates the layers with parameters from number %d on, and this model cannot be cut there", plan->cut);
+    if (job->session && plan->micro_batches)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
+                         "the plan cuts steps in %d micro-batches, but in a session the caller computes whole ones: leave out the line "
+                         "'micro_batches'", plan->micro_batches);
     if (job->session && plan->flights > 1)
         return echi_fail(err, ECH_E_MISMATCH, "run.setup",
                          "the plan has %d steps of a worker in flight, but a session has one, which is in the caller's hands: give "
