@@ -489,8 +489,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, micro_batches, deterministic, sync_norm, lr, "
                       "momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, "
-                      "outer_lr, outer_momentum, drop_older, head, shadow, heads, group, reserve, codec, state_ratio, base, shards, exchange, "
-                      "part or link", key);
+                      "outer_lr, outer_momentum, drop_older, head, shadow, heads, group, reserve, codec, state_ratio, base, shards, "
+                      "exchange, part or link", key);
     }
     return ECH_OK;
 }

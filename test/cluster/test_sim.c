@@ -320,9 +320,9 @@ static void bytes_are_those_of_live_runs(void **state) {
 
 /* Stanza's formula (Wu et al., arXiv 1812.10624), by kind, with labels of two bytes: a round's activations there and their gradients back,
  * but of who has the head; the trunk's gradients to their owner and weights back, but of who owns it. A shadow gets all activations again,
- * but its own. Micro-batches carry the same rows in more messages: a step of n samples in four has n / 4 in each, give or take one. Of several
- * heads each has the sum of its workers' gradients sent to each other: (F - 1) F W_f, with rows of one kind; what a message says of itself is
- * 5 bytes longer for what its lease says of heads. What they take on the wire counts: frames, and what a message says of itself. */
+ * but its own. Micro-batches carry the same rows in more messages: a step of n samples in four has n / 4 in each, give or take one. Of
+ * several heads each has the sum of its workers' gradients sent to each other: (F - 1) F W_f; what a message says of itself is 5 bytes
+ * longer for what its lease says of heads. What they take on the wire counts: frames, and what a message says of itself. */
 static void bytes_are_those_of_the_formula(void **state) {
     (void)state;
     enum { WORLD = 4, HEAD = 2, OWNER = 1, SHADOW = 3, ROUNDS = 2 * TRAIN / 32, WIDTH = 4 * 4 * 4, TRUNK = 4 * 9 + 4, ALL = 40 + 780 + 52 };

@@ -346,6 +346,7 @@ static void micro_batches_are_predicted(void **state) {
             set(&c, "steps", "300");
             set(&c, "regroup", "off");
             set(&c, "micro-batches", counts[k]);
+            set(&c, "heads", "1");
             simulate_on(found[i].hosts, model, data, &c, &r);
             const double off = r.predicted_images_per_second / r.images_per_second - 1;
             if (getenv("ECHI_SHOW"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The head under layer separation, as its role acts (lib/core/roles/head.c): all rows that wait are one visit, up to as many as a task
- * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit. The
- * rows' gradients leave before either. A shadow gets a copy of all rows and answers none. It has one place for each worker's, and the
+ * takes. Where rounds are waited for the gradients of a round's rows are added up and applied once; else the update ends the visit, and
+ * the rows' gradients leave before it. A shadow gets a copy of all rows and answers none. It has one place for each worker's, and the
  * worker waits until its copy is there. With micro-batches either has two places for each worker's, and rows wait at their worker until
  * one is free and it has heard of that.
  *
@@ -121,7 +121,7 @@ static void visit(struct echi_play *p, int which) {
     const double all = takes + (rounds ? adding : update);
     h->busy = true;
     echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
-                                                            .part = echi_times_answer(&p->times[h->rank], rows_taken) / all,
+                                                            .part = !rounds && update > 0 ? takes / all : 0,
                                                             .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, which})});
 }
 

@@ -7,9 +7,9 @@
 static const uint8_t micros[] = {2, 3, 4, 6, ECHI_MICRO_MAX};
 enum { MICROS = sizeof micros / sizeof micros[0] };
 
-/* A plan with a codec has none: predictions play its steps whole. */
+/* A plan with a codec has none: predictions play its steps whole; nor one with several heads, whose plays are rough then. */
 static bool is_open(const struct echi_plan_request *w, const struct echi_plan *plan) {
-    return w->micro_batches == 0 && !echi_plan_steps_whole(w, plan) && echi_predict_by_part(plan);
+    return w->micro_batches == 0 && plan->heads == 0 && !echi_plan_steps_whole(w, plan) && echi_predict_by_part(plan);
 }
 
 void echi_choice_micros(const struct echi_plan_request *w, const struct echi_times *times, struct echi_choice_work *work,

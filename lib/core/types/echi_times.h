@@ -58,9 +58,6 @@ double echi_times_granted(const struct echi_times *times);
 /* Interpolated between whole blocks, extrapolated beyond the last. */
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);
-/* Of it, until the gradients of the rows are there: forward, and what backward gives on, are two of three products of the same size; the
- * gradients of parameters come behind them. */
-static inline double echi_times_answer(const struct echi_times *times, uint32_t n) { return echi_times_head(times, n) * 2 / 3; }
 double echi_times_whole(const struct echi_times *times, uint32_t n);
 double echi_times_step(const struct echi_times *times, bool separated, uint32_t n);   /* of a worker */
 

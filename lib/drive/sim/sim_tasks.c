@@ -166,7 +166,8 @@ static double reading_state(const struct echi_sim *s, int rank, const struct ech
     return reading(s, rank, p->owner_of[state ? t->coded.index : p->group_of[rank]], p->state_ratio);
 }
 
-/* Seconds on the profile's machine. *part: of them, up to the gradients of a head's rows. */
+/* Seconds on the profile's machine. *part: of them, up to the gradients of a head's rows: before its update, and, which is later than in
+ * a run, behind its sum. */
 static double price(struct echi_sim *s, int rank, const struct echi_task *t, double *part) {
     struct echi_sim_node *n = &s->node[rank];
     const struct echi_profile *p = s->profile;
@@ -176,7 +177,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         if (t->weights_out.kind == ECHI_SLOT_NONE && t->state.kind == ECHI_SLOT_NONE) return rows;
         const double each = t->weights_out.kind != ECHI_SLOT_NONE ? p->apply : t->first ? 0 : p->add;
         const double all = rows + each * parameters(s, rank, true);
-        *part = echi_times_answer(&s->times, t->samples) / all;
+        *part = t->state.kind ? 1 : rows / all;
         return all;
     }
     case ECHI_TASK_HEAD_APPLY: return (p->apply + p->add * t->n_rows) * parameters(s, rank, true);
