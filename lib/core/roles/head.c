@@ -221,14 +221,14 @@ static bool fits_round(const struct echi_head *h, const struct echi_lease *l) {
     return l->round == h->version && (h->apply_divisor == 0 || l->round_size == h->apply_divisor);
 }
 
-/* Of this round; or of the next: whoever has sent that has all sums of this one. */
+/* Of this round; or of a later one: whoever has sent that has all sums of this one. */
 static void on_sum(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     const struct echi_lease *l = &m->lease;
     const int from = echi_plan_head_index(&h->setup->plan, e->from);
     if (!several(h) || from < 0 || from == h->index || !echi_lease_valid(l, &h->setup->plan) || l->head != from ||
         m->samples != l->head_rows || m->version != l->round || h->sum[from].samples > 0 ||
-        (l->round == h->version ? !fits_round(h, l) || others_in(h) + l->head_rows > l->round_size : l->round != h->version + 1))
+        (l->round == h->version ? !fits_round(h, l) || others_in(h) + l->head_rows > l->round_size : l->round < h->version))
         return echi_act_fault(out, ECH_E_FORMAT, "a sum of gradients does not fit the plan: do all nodes run the same version?");
     h->sum[from].version = m->version;
     h->sum[from].samples = l->head_rows;
@@ -289,7 +289,7 @@ static void end_round(struct echi_head *h, struct echi_actions *out) {
         if (h->sum[i].version == over) {
             h->sum[i].samples = 0;
             post_sum(h, i, out);
-        } else {
+        } else if (sum_is_in(h, i)) {
             h->apply_divisor = h->sum[i].first.round_size;
         }
     }
@@ -318,8 +318,9 @@ static bool of_this_round(const struct echi_head *h, const struct echi_lease *le
     const bool again = lease->again || rows == ECHI_ROWS_AGAIN;
     if (h->shadow && lease->round >= h->version) return true;
     if (!h->policy->rounds || (again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
+    if (several(h) && lease->round > h->version) return true;   /* others are ahead, by rounds in which it has no rows */
     if (all_taken(h)) return lease->round == h->version + 1;
-    return fits_round(h, lease) || (several(h) && lease->round == h->version + 1);   /* others' sums may be late */
+    return fits_round(h, lease);
 }
 
 static bool rows_fit(const struct echi_head *h, int from, const struct echi_lease *l, enum echi_rows rows) {
