@@ -785,10 +785,11 @@ static void a_head_counts_sums_in_their_round(void **state) {
         const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_HEAD_SUM, i);
         assert_true(a && a->to == i + 1 && a->msg.samples == 1 && a->msg.version == 0 && a->slot.index == 0);
     }
-    /* What is no sum of a head that lacks one: of a worker, of its own, a second one, of two rounds on, of other samples, of another head's
-     * lease, of another size of the round. */
+    /* What is no sum of a head that lacks one: of a worker, of its own, a second one, of another round than its lease, of other samples, of
+     * another head's lease, of another size of the round. */
     for (int i = 0; i < 7; i++) {
-        m = of_head(ECHI_KIND_HEAD_SUM, i == 1 ? 0 : i == 2 ? 2 : 1, i == 2 ? 1 : i == 3 ? 2 : 0, i == 6 ? 3 : 2);
+        m = of_head(ECHI_KIND_HEAD_SUM, i == 1 ? 0 : i == 2 ? 2 : 1, i == 2, i == 6 ? 3 : 2);
+        if (i == 3) m.version = 1;
         if (i == 4) m.samples = 2;
         if (i == 5) m.lease.head = 2;
         tell_head(&h, i == 0 ? 7 : i == 1 ? 0 : i == 2 ? 2 : 1, &m);
