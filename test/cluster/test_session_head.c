@@ -652,7 +652,7 @@ static void test_a_lost_head_ends_the_run_in_order(void **state) {
 
 static int goes_on(struct node *n) {
     if (n->opened != ECH_OK || n->status != ECH_E_END || n->closed != ECH_OK) return complain(n, 3);
-    if (n->config.rank == 0 && (n->report.n_lost != 1 || n->report.samples != n->config.epochs * TRAIN)) return complain(n, 4);
+    if (n->config.rank == 0 && (n->report.n_lost != 1 || (double)n->report.samples != n->config.epochs * TRAIN)) return complain(n, 4);
     return 0;
 }
 
