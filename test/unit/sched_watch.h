@@ -348,7 +348,8 @@ static int head_at(const struct sim *s, int node) {
 }
 
 static void note_apart(struct sim *s, uint32_t id) {
-    const uint64_t met = s->seen[id].head_met[s->seen[id].answered_by[s->seen[id].lease.n - 1]];
+    const struct seen_lease *seen = &s->seen[id];   /* with a head it has LEASE_MAX samples at most */
+    const uint64_t met = s->plan.cut ? seen->head_met[seen->answered_by[seen->lease.n - 1]] : 0;
     s->pushes++;
     if (met > s->head_newest) s->head_newest = met;
     const uint64_t quarters = (4 * (s->head_newest - met) + s->plan.round - 1) / s->plan.round;
