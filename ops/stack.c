@@ -396,13 +396,18 @@ static ech_status need_backward(const struct echi_stack *stack, int unit, const 
     return ECH_OK;
 }
 
+static ech_status end_backward(struct echi_stack *stack, struct ech_error *err) {
+    ECHI_TRY(trouble(stack, err));
+    stack->backward_next--;
+    stack->summed = false;
+    return ECH_OK;
+}
+
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err) {
     ECHI_TRY(need_backward(stack, unit, params, grads, err));
     stack->impl->backward(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads), need_input_grad);
-    ECHI_TRY(trouble(stack, err));
-    stack->backward_next--;
-    stack->summed = false;
+    ECHI_TRY(end_backward(stack, err));
     if (!need_input_grad) stack->owed[stack->reads[unit].from] = stack->owed[stack->reads[unit].also] = unit + 1;
     return ECH_OK;
 }
@@ -412,10 +417,7 @@ ech_status echi_stack_backward_inputs(struct echi_stack *stack, int unit, const 
     if (!stack || !stack->impl->backward_inputs) return echi_stack_backward(stack, unit, params, grads, true, err);
     ECHI_TRY(need_backward(stack, unit, params, grads, err));
     stack->impl->backward_inputs(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads));
-    ECHI_TRY(trouble(stack, err));
-    stack->backward_next--;
-    stack->summed = false;
-    return ECH_OK;
+    return end_backward(stack, err);
 }
 
 ech_status echi_stack_backward_params(struct echi_stack *stack, int unit, struct echi_buffer *grads, struct ech_error *err) {

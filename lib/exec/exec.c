@@ -494,7 +494,6 @@ ech_status echi_exec_head_pass(struct echi_exec *x, struct echi_stack *stack, co
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, weights, err));
     ECHI_TRY(echi_stack_loss(stack, of->labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward_inputs(stack, u, weights, grads, err));
-    *loss = echi_exec_sane_loss(*loss, of->n);
     return echi_stack_input_grad(stack, of->rows_grad, err);
 }
 
@@ -519,6 +518,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     double loss = 0;
     int correct = 0;
     ECHI_TRY(echi_exec_head_pass(x, x->head, task, &of, grads, &loss, &correct, err));
+    loss = echi_exec_sane_loss(loss, n);
     n = 0;
     uint32_t given = 0;
     for (int i = 0; i < task->n_rows; i++) {

@@ -125,18 +125,12 @@ static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *ta
 static ech_status head_block(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
                                const uint16_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct,
                                struct ech_error *err) {
-    const struct echi_buffer *weights = slot(x, task->weights);
+    const struct echi_pass_of of = {(uint32_t)n, rows, labels, who, rows_grad};
     struct echi_buffer *grads = slot(x, task->grads);
-    const int units = echi_stack_units(x->head);
     size_t at, count;
-    ECHI_TRY(echi_stack_input(x->head, n, rows, err));
-    ECHI_TRY(echi_exec_train(x, x->head, who, (uint32_t)n, task->divisor, err));
-    for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
-    ECHI_TRY(echi_stack_loss(x->head, labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
-    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
-    ECHI_TRY(echi_stack_grads(x->head, 0, err));
-    ECHI_TRY(echi_stack_input_grad(x->head, rows_grad, err));
+    ECHI_TRY(echi_exec_head_pass(x, x->head, task, &of, grads, loss, correct, err));
     if (task->state.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again: answered, not trained */
+    ECHI_TRY(echi_exec_head_params(x->head, grads, err));
     echi_job_range(x->job, &x->setup->plan, true, &at, &count);
     return echi_exact_take(x->device, slot(x, task->state), grads, at, count, add, err);
 }

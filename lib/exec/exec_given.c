@@ -118,6 +118,7 @@ ech_status echi_exec_given_step(struct echi_exec *x, const struct echi_task *tas
     struct echi_buffer *grads = slot(x, task->grads);
     ECHI_TRY(echi_exec_head_pass(x, x->trunk[task->flight], task, &of, grads, &result->loss[0], &correct, err));
     ECHI_TRY(echi_exec_head_params(x->trunk[task->flight], grads, err));
+    result->loss[0] = echi_exec_sane_loss(result->loss[0], l->n);
     result->correct[0] = (uint32_t)correct;
     for (int i = x->job->n_layers - 1; i >= x->job->cut_params; i--) {
         size_t bytes = x->job->layer[i].count * sizeof(echi_real);

@@ -155,23 +155,22 @@ static void output_grad(void *state, const float *rows) {
     if (is_cut(b)) echi_cpu_part.output_grad(b->rest, rows + (size_t)b->first * b->out);
 }
 
-static void backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
-    struct batch *b = state;
+static void go_backward(struct batch *b, int unit, const float *params, float *grads, bool need_input_grad, bool postpones) {
     b->whole->leaves_sums = is_cut(b);
+    b->whole->postpones = postpones;
     if (has_whole(b)) echi_cpu_part.backward(b->whole, unit, params, grads, need_input_grad);
     if (!is_cut(b)) return;
     b->rest->whole = has_whole(b) ? b->whole : NULL;
+    b->rest->postpones = postpones;
     echi_cpu_part.backward(b->rest, unit, params, grads, need_input_grad);
 }
-
-static void backward_inputs(void *state, int unit, const float *params, float *grads) {
-    struct batch *b = state;
-    b->whole->leaves_sums = is_cut(b);
-    if (has_whole(b)) echi_cpu_part.backward_inputs(b->whole, unit, params, grads);
-    if (!is_cut(b)) return;
-    b->rest->whole = has_whole(b) ? b->whole : NULL;
-    echi_cpu_part.backward_inputs(b->rest, unit, params, grads);
+static void backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
+    go_backward(state, unit, params, grads, need_input_grad, false);
 }
+static void backward_inputs(void *state, int unit, const float *params, float *grads) {
+    go_backward(state, unit, params, grads, true, true);
+}
+
 static void backward_params(void *state, int unit, float *grads) {
     struct batch *b = state;
     echi_cpu_part.backward_params(is_cut(b) ? b->rest : b->whole, unit, grads);   /* the rest computes those of all */

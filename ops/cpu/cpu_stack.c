@@ -409,12 +409,6 @@ static void norm_sums(void *state, int unit, bool back, const float *params, flo
 }
 static void norm_take(void *state, int unit, bool back, int n, const float *all) { echi_cpu_norm_take(state, unit, back, n, all); }
 
-static void backward_inputs(void *state, int unit, const float *params, float *grads) {
-    struct echi_cpu_stack *s = state;
-    s->postpones = true;
-    backward(s, unit, params, grads, true);
-    s->postpones = false;
-}
 static void backward_params(void *state, int unit, float *grads) {
     struct echi_cpu_stack *s = state;
     const struct echi_cpu_op *op = s->units[unit].op;
@@ -423,6 +417,6 @@ static void backward_params(void *state, int unit, float *grads) {
 
 const struct echi_stack_impl echi_cpu_part = {
     .name = "cpu", .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, .loss = loss,
-    .output_grad = output_grad, .backward = backward, .backward_inputs = backward_inputs, .backward_params = backward_params,
-    .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take,
+    .output_grad = output_grad, .backward = backward, .backward_params = backward_params, .input_grad = input_grad,
+    .norm_sums = norm_sums, .norm_take = norm_take,
 };

@@ -91,7 +91,7 @@ struct echi_cpu_stack {
     /* Of a batch in two parts, see cpu_batch.c. The first, `whole` of the second, leaves weights' gradients to it: of convolutions the
      * sums, with which the second goes on; of fully connected layers both factors. The second adds its other gradients to the first's. */
     bool leaves_sums;
-    bool postpones;                      /* a backward leaves gradients of parameters that can be computed at the end of the step */
+    bool postpones;                      /* backward leaves gradients of parameters that can be computed at the end of the step */
     const struct echi_cpu_stack *whole;
     float share_of_round;
     struct echi_team *team;              /* the device's threads; NULL: one */

@@ -49,7 +49,6 @@ hosts() {
     await_line "$dir/$1" processor_seconds || return 1
     sed -i 's/^0: //' "$dir/$1"
 }
-of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY
 
 echelon_run() {   # echelon_run PLACE NAME EXCHANGE STEPS. "server" is what there is where the library has no such option.
     local options=()

@@ -97,6 +97,16 @@ await_line() {   # await_line FILE KEY: until rank 0's line KEY is there; a run 
     return 1
 }
 
+# One run on hosts: what rank 0 prints is left in $dir/NAME. In the background, since a signal ends `wait` but not a command.
+run_on_hosts() {   # run_on_hosts NAME LAST_KEY HOST|all COMMAND...
+    bed run "$3" "${@:4}" > "$dir/$1" 2> "$dir/$1.err" &
+    wait $! || { cat "$dir/$1" "$dir/$1.err" >&2; return 1; }
+    await_line "$dir/$1" "$2" || return 1
+    sed -i 's/^0: //' "$dir/$1"
+}
+of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY
+spread() { printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { printf "%.2f-%.2f", v[1], v[NR] }'; }
+
 # What the machine did besides: cores busy with work that is not ours, from one call to the next. It needs a folder, $dir.
 others_since() {   # into $others
     local cpu rest now mine

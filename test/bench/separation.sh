@@ -30,15 +30,6 @@ mkdir -p "$dir"
 bed=h$(($$ % 1000000))
 [ -x "$node" ] || { echo "separation: $node is not there: make bench builds it"; exit 2; }
 
-# One run on all hosts: what rank 0 prints is left in $dir/NAME. In the background, since a signal ends `wait` but not a command.
-run() {   # run NAME LAST_KEY COMMAND...
-    bed run all "${@:3}" > "$dir/$1" 2> "$dir/$1.err" &
-    wait $! || { cat "$dir/$1" "$dir/$1.err" >&2; return 1; }
-    await_line "$dir/$1" "$2" || return 1
-    sed -i 's/^0: //' "$dir/$1"
-}
-of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY
-
 train() {   # train WAY STEPS: an Echelon run
     local way=$1 options=(--shares "$shares")
     case $way in
@@ -49,8 +40,8 @@ train() {   # train WAY STEPS: an Echelon run
     dedicated) options=(--separate off --exchange server --shards 1 --shares "$(dedicated)") ;;
     ring) options=(--separate off --shares equal --exchange ring) ;;
     esac
-    run "$way" batches "$node" "$model" "$2" --sync bsp --batch $((batch * hosts)) --threads 1 --lr 0.001 --momentum 0.9 --weight-decay 0 \
-        --join-timeout 300 --insecure 1 "${options[@]}"
+    run_on_hosts "$way" batches all "$node" "$model" "$2" --sync bsp --batch $((batch * hosts)) --threads 1 --lr 0.001 --momentum 0.9 \
+        --weight-decay 0 --join-timeout 300 --insecure 1 "${options[@]}"
 }
 # Rank 0 trains nothing, so that the only owner is placed there; the others share the batch.
 dedicated() { awk -v n="$hosts" -v b=$((batch * hosts)) 'BEGIN { s = 0; for (i = 1; i < n; i++) { k = int((b - left) / (n - i)); left += k
@@ -58,7 +49,7 @@ dedicated() { awk -v n="$hosts" -v b=$((batch * hosts)) 'BEGIN { s = 0; for (i =
 torch() {   # torch STEPS
     [ -n "${BENCH_PYTHON:-}" ] || return 1
     OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-        run torch link_bytes "$BENCH_PYTHON" -W ignore "$here/bench_ddp_torch.py" "$echelon" "$model" "$batch" "$1" view
+        run_on_hosts torch link_bytes all "$BENCH_PYTHON" -W ignore "$here/bench_ddp_torch.py" "$echelon" "$model" "$batch" "$1" view
 }
 
 title() { printf '%-12s %-8s %-10s %9s %-15s %10s %6s  %s\n' "$@"; }
@@ -94,7 +85,6 @@ measure() {   # measure NET RATE, on the hosts that are up
             "${shared[$way]:+samples ${shared[$way]}}$([ "${heads[$way]:--1}" -lt 0 ] || echo ", head ${heads[$way]}")"
     done
 }
-spread() { printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { printf "%.2f-%.2f", v[1], v[NR] }'; }
 
 machine
 echo "$hosts hosts, $cpu of a core each; images/s: median of $runs runs in turn, and their range; predicted over measured; separated over" \

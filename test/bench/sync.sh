@@ -47,17 +47,10 @@ find_pythons() {
         echo "no PyTorch with gloo here: name a Python that has it in BENCH_PYTHON, or install python3-torch; Echelon alone is measured"
 }
 
-# --- one run: what rank 0 prints is left in $dir/NAME. In the background, since a signal ends `wait` but not a command.
-run() {   # run NAME LAST_KEY HOST|all COMMAND...
-    bed run "$3" "${@:4}" > "$dir/$1" 2> "$dir/$1.err" &
-    wait $! || { cat "$dir/$1" "$dir/$1.err" >&2; return 1; }
-    await_line "$dir/$1" "$2" || return 1
-    sed -i 's/^0: //' "$dir/$1"
-}
-of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY
+# --- one run
 echelon_run() {   # echelon_run NAME HOST|all HOSTS STEPS OPTIONS...
-    run "$1" batches "$2" "$node" "$net" "$4" --sync bsp --shares "$shares" --batch $((batch * $3)) --threads 1 --lr 0.001 --momentum 0.9 \
-        --weight-decay 0 --join-timeout 300 --shards "$([ "$3" = 1 ] && echo auto || echo "$shards")" "${@:5}"
+    run_on_hosts "$1" batches "$2" "$node" "$net" "$4" --sync bsp --shares "$shares" --batch $((batch * $3)) --threads 1 --lr 0.001 \
+        --momentum 0.9 --weight-decay 0 --join-timeout 300 --shards "$([ "$3" = 1 ] && echo auto || echo "$shards")" "${@:5}"
 }
 # each host by itself, all at once: the processor seconds of a step where they take caches and a core's two threads from each other
 echelon_each() {   # echelon_each HOSTS STEPS
@@ -68,7 +61,8 @@ echelon_each() {   # echelon_each HOSTS STEPS
 }
 torch_run() {     # torch_run NAME HOST|all STEPS [PYTHON VARIANT]
     OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
-        run "$1" link_bytes "$2" "${4:-$python}" -W ignore "$here/bench_ddp_torch.py" "$echelon" "$net" "$batch" "$3" "${5:-$variant}"
+        run_on_hosts "$1" link_bytes "$2" "${4:-$python}" -W ignore "$here/bench_ddp_torch.py" "$echelon" "$net" "$batch" "$3" \
+            "${5:-$variant}"
 }
 
 # the fastest of all Pythons and variants, by a few steps of each: into python, variant, and peer for people
@@ -85,7 +79,6 @@ choose_torch() {
 }
 
 # --- a row of the table
-spread() { printf '%s\n' "$@" | sort -g | awk '{ v[NR] = $1 } END { printf "%.2f-%.2f", v[1], v[NR] }'; }
 # bound PROCESSOR_SECONDS LINK_SECONDS STEP: the bound, what sets it, and the step over it
 bound() {
     awk -v p="$(awk -v p="$1" -v c="$cpu" 'BEGIN { print p / c }')" -v l="$2" -v s="$3" 'BEGIN {

@@ -40,6 +40,14 @@ static ech_status load(const char *text, size_t len) {
     return echi_plan_load(path, 2, &plan, link_of, &error);
 }
 
+/* A plan's text with more lines, which are refused with these words; why NULL: it is loaded. */
+static void load_more(const char *plan_text, const char *more, const char *why) {
+    char text[400];
+    const int len = snprintf(text, sizeof text, "%s%s", plan_text, more);
+    const ech_status status = load(text, (size_t)len);
+    if (why ? status != ECH_E_FORMAT || !strstr(error.text, why) : status != ECH_OK) fail_msg("'%s': %d '%s'", more, status, error.text);
+}
+
 static void a_plan_file_is_read(void **state) {
     (void)state;
     assert_int_equal(load(good, strlen(good)), ECH_OK);
@@ -102,11 +110,7 @@ static void tables_of_parts_are_whole(void **state) {
         {"part 0 count 10 layers 0-1\n", ":5: a part is written as in"},
         {"part 0 at 0 count 10 layers 0-1 codec half tolerance 0\n", ":5: a part's codec is"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        char text[400];
-        const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
-        const ech_status status = load(text, (size_t)len);
-        if (table[i].why ? status != ECH_E_FORMAT || !strstr(error.text, table[i].why) : status != ECH_OK)
-            fail_msg("%zu: %d '%s'", i, status, error.text);
+        load_more(plan_text, table[i].more, table[i].why);
         if (!table[i].why) assert_true(plan.parts.count == 2 && plan.parts.part[1].at == 10 && plan.parts.part[1].last == 3);
     }
     assert_int_equal(load(plan_text, strlen(plan_text)), ECH_OK);   /* an older file */
@@ -136,11 +140,7 @@ static void heads_name_their_workers(void **state) {
         {"heads 2:0,3 5:1\n", "heads names rank 5, but the ranks are 0 to 3"},
         {"heads 2:0,3 1:1\nshadow 1\n", "it has several heads and is with a shadow"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        char text[400];
-        const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
-        const ech_status status = load(text, (size_t)len);
-        if (table[i].why ? status != ECH_E_FORMAT || !strstr(error.text, table[i].why) : status != ECH_OK)
-            fail_msg("%zu: %d '%s'", i, status, error.text);
+        load_more(plan_text, table[i].more, table[i].why);
         if (i == 0) assert_true(plan.heads == 2 && plan.head_rank[1] == 1 && plan.head_of[1] == 1 && plan.head_of[3] == 0);
     }
 }
