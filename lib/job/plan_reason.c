@@ -151,6 +151,8 @@ static bool wrong_rules(const struct echi_plan *p, const struct reason *to) {
         return found(to, "micro_batches are of bsp with a head, without sync_norm: remove that line");
     if (p->micro_batches && 2 * p->world > ECHI_WORLD_MAX)
         return found(to, "micro_batches are for %d nodes at most: remove that line", ECHI_WORLD_MAX / 2);
+    if (p->gathers && (p->sync != ECHI_SYNC_BSP || !p->cut || p->micro_batches))
+        return found(to, "gathers is for bsp with a head, without micro_batches: set it to 0");
     if (p->drop_older > 0 && !plain_asp) return found(to, "drop_older is for asp without a head: remove it");
     if (!policy->local && (p->outer_lr != 0 || p->outer_momentum != 0))
         return found(to, "outer_lr and outer_momentum are for local: remove them, or choose local");

@@ -158,8 +158,8 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.sync = ECHI_SYNC_BSP, p.n_groups = 1, p.flights = 1, p.micro_batches = 4, p.round = 316;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         break;
-    case 12: /* heads */
-        p.sync = ECHI_SYNC_BSP, p.n_groups = p.flights = 1, p.round = 316;
+    case 12: /* heads that gather */
+        p.sync = ECHI_SYNC_BSP, p.n_groups = p.flights = p.gathers = 1, p.round = 316;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.heads = 3, p.head_rank[0] = 2, p.head_rank[2] = 1;
         p.head_of[2] = 1, p.head_of[3] = 2;
@@ -176,6 +176,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, head), ECHI_NONE},  {offsetof(struct echi_plan, flights), 0},
             {offsetof(struct echi_plan, flights), 3},       {offsetof(struct echi_plan, micro_batches), 1},
             {offsetof(struct echi_plan, micro_batches), 2}, {offsetof(struct echi_plan, micro_batches), 9},
+            {offsetof(struct echi_plan, gathers), 1},
             {offsetof(struct echi_plan, owner_of), 4},
             {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 2},
             {offsetof(struct echi_plan, group_of), ECHI_NONE},

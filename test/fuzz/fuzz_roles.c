@@ -363,13 +363,16 @@ static bool happen(void) {
 
 /* ---- the run ---- */
 
-static const struct { uint8_t sync, groups, separated, flights, codec, sync_norm, shards, exchange, micro_batches, heads; } plans[] = {
+static const struct plan_of {
+    uint8_t sync, groups, separated, flights, codec, sync_norm, shards, exchange, micro_batches, heads, gathers;
+} plans[] = {
     {.sync = ECHI_SYNC_BSP, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 1, 1}, {.sync = ECHI_SYNC_ASP, 1, 0, 1},
     {.sync = ECHI_SYNC_GSSP, 2, 1, 2}, {.sync = ECHI_SYNC_SSP, 1, 1, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .codec = 1},
     {.sync = ECHI_SYNC_GSSP, 2, 1, 2, .codec = 1}, {.sync = ECHI_SYNC_LOCAL, 1, 0, 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .sync_norm = 1},
     {.sync = ECHI_SYNC_GSSP, 2, 0, 1, .codec = 1}, {.sync = ECHI_SYNC_BSP, 1, 0, 1, .shards = 2},
     {.sync = ECHI_SYNC_BSP, 1, 0, 1, .shards = 2, .exchange = ECHI_EXCHANGE_RING},
     {.sync = ECHI_SYNC_BSP, 1, 1, 1, .micro_batches = 2}, {.sync = ECHI_SYNC_BSP, 1, 1, 1, .heads = 2},
+    {.sync = ECHI_SYNC_BSP, 1, 1, 1, .gathers = 1},
 };
 enum { PLANS = sizeof plans / sizeof plans[0] };
 
@@ -382,6 +385,7 @@ static void make_plan(int which, struct echi_plan *p) {
     p->head = p->cut ? 0 : ECHI_NO_RANK;
     p->flights = plans[which].flights;
     p->micro_batches = plans[which].micro_batches;
+    p->gathers = plans[which].gathers;
     p->sync_norm = plans[which].sync_norm;
     p->staleness = 1;
     p->rounds_apart = 2;

@@ -55,6 +55,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->micro_batches = 0;
     if (sync == ECHI_SYNC_BSP && p->cut && !p->sync_norm && mix((uint32_t)s->seed, 151) % 2)
         p->micro_batches = (uint8_t)(2 + mix((uint32_t)s->seed, 152) % 3);
+    p->gathers = sync == ECHI_SYNC_BSP && p->cut && !p->micro_batches && mix((uint32_t)s->seed, 153) % 2;
     p->lr = 0.1;
     p->momentum = 0.9;
     p->damping = sync == ECHI_SYNC_BSP || sync == ECHI_SYNC_LOCAL ? 0 : (double)(s->seed % 3) / 2;

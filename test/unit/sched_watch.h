@@ -556,6 +556,14 @@ static void watch_step(struct sim *s, const struct work *w) {
     for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
 }
 
+/* A head that gathers has all rows of a whole round in one visit, as long as nobody is lost; toy rounds are small enough. */
+static bool must_be_all(const struct sim *s, int node, const struct echi_lease *l) {
+    const struct echi_plan *p = &s->node[node].setup.plan;
+    for (int r = 0; r < p->world; r++)
+        if (p->lost[r] || s->node[r].dead) return false;
+    return p->gathers && l->round_size == p->round;
+}
+
 /* Rows are those of their lease, and trained once. */
 static void watch_rows(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
@@ -580,6 +588,8 @@ static void watch_rows(struct sim *s, const struct work *w) {
         samples += l->n;
     }
     MUST(s, HEAD, samples == t->samples && (samples <= ECHI_MERGE_ROWS || t->n_rows == 1));
+    const struct echi_lease *any = &s->node[w->node].head.lease[t->rows[0]];
+    if (trained && must_be_all(s, w->node, any)) MUST(s, HEAD, samples == (s->plan.heads ? any->head_rows : any->round_size));
 }
 static void watch_answers(struct sim *s, const struct work *w) {
     for (int i = 0; i < w->task.n_rows; i++) {

@@ -81,6 +81,29 @@ static struct echi_candidate one(struct echi_plan_request w, enum echi_sync sync
                                    .goodput = p.rate * efficiency, .oldest = p.oldest, .behind = p.behind};
 }
 
+/* A head that takes as long for one step's rows as for those of all has all in one visit, where no step is much later than the others. */
+static void a_head_gathers_where_that_gains(void **state) {
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        const double speed[] = {4000, 4000, 4000, late ? 200 : 4000};
+        lenet(4, speed);
+        request.choose = false;
+        request.sync = ECHI_SYNC_BSP;
+        request.separate = 1;
+        request.shares = ECHI_SHARES_EQUAL;
+        request.micro_batches = 1;
+        request.batch = 256;
+        for (int r = 0; r < 4; r++)
+            for (int i = 0; i < 5; i++) times[r].head[i] = 0.01;
+        take();
+        const double rate = choice.candidate[choice.taken].rate;
+        assert_int_equal(plan.gathers, !late);
+        plan.gathers = !plan.gathers;
+        echi_plan_judge(&request, times, &plan, &work, &choice);
+        assert_true(choice.candidate[0].rate < rate / (late ? 0.99 : 1.1));
+    }
+}
+
 /* Micro-batches are taken where they are clearly faster than whole steps, as many as are the best of those tried; else none. */
 static void steps_are_cut_where_that_gains(void **state) {
     (void)state;
@@ -1111,6 +1134,7 @@ int main(void) {
         cmocka_unit_test(links_bound_what_is_predicted),
         cmocka_unit_test(a_floor_ends_what_is_slower),
         cmocka_unit_test(a_measurement_tells_of_its_policy_at_about_its_staleness), cmocka_unit_test(what_was_measured_decides),
+        cmocka_unit_test(a_head_gathers_where_that_gains),
         cmocka_unit_test(steps_are_cut_where_that_gains),
         cmocka_unit_test(even_nodes_go_in_step),
         cmocka_unit_test(unlike_nodes_go_in_groups_with_the_head_apart),

@@ -412,6 +412,7 @@ static struct echi_plan plan_of_heads(void) {
     p.owner_of[1] = ECHI_NO_RANK;
     p.group_of[3] = 0;
     p.round = 316;
+    p.gathers = 1;
     p.heads = 3;
     p.head_rank[0] = 2, p.head_rank[1] = 0, p.head_rank[2] = 1;
     p.head_of[2] = 1, p.head_of[3] = 2;
@@ -429,7 +430,7 @@ static void plans_of_several_heads(void **state) {
     assert_memory_equal(back.head_rank, good.head_rank, sizeof good.head_rank);
     assert_memory_equal(back.head_of, good.head_of, sizeof good.head_of);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_plan_decode(bytes, cut, &back));
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 16; i++) {
         struct echi_plan p = good;
         switch (i) {
         case 0: p.heads = 1; break;
@@ -446,6 +447,8 @@ static void plans_of_several_heads(void **state) {
         case 11: p.sync = ECHI_SYNC_SSP; break;
         case 12: p.deterministic = 1, p.round = 320, p.n[3] = 304; break;
         case 13: p.heads = 0; break;                            /* and still ranks of heads */
+        case 14: p.gathers = 2; break;
+        case 15: p.micro_batches = 2; break;                    /* some wait for the answers of others */
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is taken", i);
     }

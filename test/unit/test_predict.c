@@ -458,6 +458,29 @@ static void micro_batches_hide_the_head(void **state) {
     assert_true(predict(0).rate < 32 / (4 * delay + step / 3));
 }
 
+/* Two workers, the second later by a quarter, and a head on a third node. One that takes as long for a few rows as for all computes them in
+ * one visit where it gathers, else the second's wait for the first's. One that takes as long as there are rows only waits longer. */
+static void a_head_that_gathers_computes_once(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1.25, 1}, step = 12.8 * 1.25, forward = step / 3, first = 12.8 / 3, head = 6.4;
+    for (int flat = 0; flat < 2; flat++) {
+        nodes(3, seconds);
+        whole(ECHI_SYNC_BSP, 3, 16);
+        plan.cut = 1;
+        plan.head = 2;
+        plan.group_of[2] = ECHI_NONE;
+        plan.n[2] = 0;
+        plan.round = 32;
+        plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 100}}};
+        load.trunk = 400;
+        for (int i = 0; i < 2; i++) times[2].head[i] = flat ? head : head / 32 * times[2].n[i];
+        const double half = flat ? head : head / 2, second = first + half > forward ? first + half : forward;
+        near(predict(0).rate, 32 / (second + half + step - forward), 1e-3);
+        plan.gathers = 1;
+        near(predict(0).rate, 32 / (forward + head + step - forward), 1e-3);
+    }
+}
+
 static void two_flights_hide_what_is_waited_for(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1};
@@ -706,6 +729,7 @@ int main(void) {
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),
         cmocka_unit_test(micro_batches_hide_the_head),
+        cmocka_unit_test(a_head_that_gathers_computes_once),
         cmocka_unit_test(two_flights_hide_what_is_waited_for),
         cmocka_unit_test(the_table_that_was_found_before),
         cmocka_unit_test(any_plan_has_a_rate),

@@ -77,6 +77,14 @@ static uint32_t take_rows(const struct echi_play *p, struct echi_play_head *h) {
     return rows;
 }
 
+/* Is one visit to have all rows of the round, and some are still to come? */
+static bool gathers(const struct echi_play *p, const struct echi_play_head *h) {
+    uint32_t rows = 0;
+    if (!p->plan->gathers || h->in + h->n_waiting >= h->rows || h->n_waiting == ECHI_MERGE_STEPS) return false;
+    for (int i = 0; i < h->n_waiting; i++) rows += echi_play_samples(p, h->waiting[i].worker, h->waiting[i].flight);
+    return rows < ECHI_MERGE_ROWS;
+}
+
 static void send_sum(struct echi_play *p, int which) {
     struct echi_play_head *h = &p->head[which];
     h->in = 0;
@@ -114,6 +122,7 @@ static void visit(struct echi_play *p, int which) {
         return echi_play_compute(p, h->rank, ECHI_TASK_HEAD_APPLY, update, (struct echi_about){ECHI_PLAY_HEAD_APPLY, 0, 0, which});
     }
     if (h->sums[which] > 0 || (h->leaving > 0 && h->in == 0)) return;   /* rows of the next round wait */
+    if (gathers(p, h)) return;
     const uint32_t rows_taken = take_rows(p, h);
     if (h->n_visiting == 0) return;
     const double takes = echi_times_head(&p->times[h->rank], rows_taken);

@@ -342,6 +342,7 @@ struct echi_head {
     bool apply_due; uint32_t apply_divisor;       /* of a round */
     struct echi_lease round_place;                /* of the leases that it has trained rows of, the one that stands first in the data */
     int index;                                    /* which of several heads it is; 0: it is the only one */
+    bool lost_some;                               /* nodes were lost: what is issued again comes in pieces */
     int sums_leaving;                             /* its sum is on its way to so many others: nothing is added to it */
     /* By head: the sum of another that is here: of which round, of so many samples (0: none is), and the first of its leases. */
     struct { uint64_t version; uint32_t samples; struct echi_lease first; } sum[ECHI_HEADS_MAX];

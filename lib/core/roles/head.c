@@ -128,6 +128,31 @@ static void take_into_round(struct echi_head *h, const struct echi_task *t) {
     h->apply_divisor = t->divisor;
 }
 
+/* Samples of the round that come here, which any of its leases knows. */
+static uint32_t round_rows(const struct echi_head *h, const struct echi_lease *l) {
+    return h->setup->plan.heads ? l->head_rows : l->round_size;
+}
+
+/* Is one visit to have all rows of the round, and some are still to come? They will: each worker's come in one message, which waits for no
+ * answer. Not so behind a loss, where the round's samples are issued again in pieces, nor in an epoch's short round, nor at a run's end,
+ * which may be before its time. */
+static bool gathers(const struct echi_head *h) {
+    const struct echi_plan *p = &h->setup->plan;
+    uint64_t here = h->round_in;
+    int steps = 0;
+    const struct echi_lease *any = NULL;
+    if (!p->gathers || h->lost_some || h->asked || h->asked_momentum) return false;
+    for (int i = 0; i < h->queued; i++) {
+        const struct echi_lease *l = &h->lease[h->queue[i]];
+        if (!may_take(h, h->queue[i])) continue;
+        any = l;
+        here += l->n;
+        steps++;
+    }
+    return any && any->round_size == p->round && here < round_rows(h, any) && here - h->round_in < ECHI_MERGE_ROWS &&
+           steps < ECHI_MERGE_STEPS;
+}
+
 static struct echi_slot own_sum(const struct echi_head *h) { return (struct echi_slot){ECHI_SLOT_HEAD_SUM, (uint16_t)h->index}; }
 
 /* Merges waiting rows, the first of the queue first. */
@@ -135,7 +160,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
     drop_copies(h, out);
     while (at < h->queued && !may_take(h, h->queue[at])) at++;
-    if (at == h->queued) return;   /* waits for a SENT, or for rows */
+    if (at == h->queued || gathers(h)) return;   /* waits for a SENT, or for rows */
     if (repeats(h, h->queue[at])) return take_untrained(h, at, out);
     struct echi_slot to = {0};
     if (!h->policy->rounds && !free_weights(h, &to)) return;
@@ -308,7 +333,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
         return;
     }
     if (t->state.kind == ECHI_SLOT_NONE) answer(h, e, out);   /* rows that came again */
-    else if (several(h) && h->round_in == t->lease.head_rows) send_sum(h, out);
+    else if (several(h) && h->round_in == round_rows(h, &t->lease)) send_sum(h, out);
     look_whether_whole(h);
 }
 
@@ -348,6 +373,7 @@ static void queue_rows(struct echi_head *h, uint16_t place) {
 /* Rows of a lost worker are computed again by others. A copy stays: the head may have trained these rows, and answered them. */
 static void on_lost(struct echi_head *h, int rank) {
     h->member[rank] = false;
+    h->lost_some = true;
     int kept = 0;
     for (int i = 0; i < h->queued; i++)
         if (rank_of(h, h->queue[i]) != rank || is_copy(h, h->queue[i])) h->queue[kept++] = h->queue[i];

@@ -45,6 +45,8 @@ struct echi_plan {
                                              other computes; 1 unless separated and asynchronous */
     uint8_t micro_batches;                /* into which a worker cuts its step (micro.c), 2 to ECHI_MICRO_MAX; 0: it does not. BSP with a
                                              head only, not with sync_norm, nor where a batch-norm is in front of the cut */
+    uint8_t gathers;                      /* 1: the head waits until all rows of a round are there, and computes them in one visit, as long
+                                             as nobody is lost; else it takes what there is. BSP with a head only, of whole steps */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole reduction blocks, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
@@ -216,7 +218,7 @@ int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
 int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (199 + 2 * ECHI_SHARDS_MAX + 2 * ECHI_HEADS_MAX + 6 * ECHI_GROUPS_MAX + 10 * (world) +                                   \
+    (200 + 2 * ECHI_SHARDS_MAX + 2 * ECHI_HEADS_MAX + 6 * ECHI_GROUPS_MAX + 10 * (world) +                                   \
      ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);

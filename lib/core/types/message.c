@@ -345,6 +345,8 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->micro_batches == 1 || p->micro_batches > ECHI_MICRO_MAX) return false;
     /* Each place for rows has a slot of its own. */
     if (p->micro_batches && (p->sync != ECHI_SYNC_BSP || !p->cut || p->sync_norm || 2 * p->world > ECHI_WORLD_MAX)) return false;
+    /* A micro-batch may wait at its worker until one before it is answered. */
+    if (p->gathers > 1 || (p->gathers && (p->sync != ECHI_SYNC_BSP || !p->cut || p->micro_batches))) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
     const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->cut;
     if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
@@ -430,6 +432,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     if (p->heads) echi_put_bytes(&w, p->head_of, p->world);
     echi_put8(&w, p->flights);
     echi_put8(&w, p->micro_batches);
+    echi_put8(&w, p->gathers);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put8(&w, p->sync_norm);
@@ -482,6 +485,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     if (p->heads) echi_get_bytes(&r, p->head_of, p->world);
     p->flights = echi_get8(&r);
     p->micro_batches = echi_get8(&r);
+    p->gathers = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->sync_norm = echi_get8(&r);

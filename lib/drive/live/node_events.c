@@ -205,6 +205,7 @@ static void log_plan(struct echi_node *n) {
     if (p->cut)
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head, from %s on, is trained by rank %d",
                         n->job->layer[p->cut].name, p->head);
+    if (p->gathers) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head computes each round's rows in one visit");
     if (p->micro_batches) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: each step is cut in %d micro-batches", p->micro_batches);
     for (int i = 0; i < p->heads; i++) {
         uint32_t rows = 0;
