@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of a choice share: memo.c (what was predicted before), candidate.c (what a plan is worth), place.c (where its head and
- * owners are), cuts.c (where its head begins), micros.c (into how many micro-batches steps are cut), tables.c (which parts it has),
+ * owners are), cuts.c (where its head begins), micros.c (how steps of rounds go through the head), tables.c (which parts it has),
  * policies.c (which policy), choice.c (who is left out). */
 #ifndef ECHI_CHOICE_IMPL_H
 #define ECHI_CHOICE_IMPL_H
@@ -39,6 +39,7 @@ bool echi_choice_links_alike(const struct echi_plan_request *request, const stru
 bool echi_choice_one_way(const struct echi_plan_request *request, const struct echi_times *times);
 void echi_choice_place(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_exchange(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+void echi_choice_beside_head(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_heads(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_workers(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 
@@ -51,8 +52,8 @@ const struct echi_times *echi_choice_cut(struct echi_plan_request *request, cons
 void echi_choice_table(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                        struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *choice);
 
-/* micros.c: gives a plan of rounds beside a head micro-batches, where it is left open how many and they gain, and *taken what is then
- * predicted. Uses work->tried. Then, as echi_choice_table, a table as well: also uses work->in_step and work->without. */
+/* micros.c: how the steps of a plan of rounds go through its head, in one visit or in micro-batches, where that is left open and gains, and
+ * *taken what is then predicted. Uses work->tried. Then, as echi_choice_table, a table as well: also uses work->in_step, work->without. */
 void echi_choice_micros(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
                         struct echi_candidate *taken, struct echi_plan *plan);
 void echi_choice_tables(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],

@@ -48,6 +48,8 @@ struct echi_plan_request {
     bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
     int workers;                       /* BSP, shares by speed: so many train, those that are the fastest, and all may own parts; 0: all.
                                           For echi_plan_choose alone */
+    double beside_head;                /* BSP, shares by speed: this part of what the head takes, 0..1, does not count against the share of
+                                          its node. For echi_plan_choose alone */
     bool keep_all;                     /* no node is left out for its link: the user said what each computes */
     bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
     struct echi_layers layers;         /* of the model; none: not known, and the plan gets no table of parts */

@@ -288,23 +288,25 @@ static double seconds_beside_head(const struct echi_plan_request *w, const struc
 }
 
 /* What a round takes on a node that is given so many samples: its layers of them, a push and weights back, at an only owner those of all
- * workers, where owners share them about as much again, and at the head the whole round's rows. `owners` as in the plan request. */
-static void bsp_times(const struct echi_times *times, const struct echi_plan *plan, int owners, int rank, int workers,
+ * workers, where owners share them about as much again, and at the head the whole round's rows, as far as they count. `owners` as in the
+ * plan request. */
+static void bsp_times(const struct echi_times *times, const struct echi_plan *plan, int owners, double beside_head, int rank, int workers,
                       struct echi_times *out) {
     const int exchanges = owners > 1 ? 2 : rank == plan->owner_of[0] ? workers : 1;
     memcpy(out, times, offsetof(struct echi_times, exchange));   /* without its units' shares: thousands of these are asked for */
     for (uint32_t i = 0; i < out->count; i++) {
-        if (plan->cut) out->head[i] = echi_plan_hosts(plan, rank, ECHI_ROLE_HEAD) ? echi_times_head(times, rows_of_head(plan, rank)) : 0;
+        if (plan->cut && !echi_plan_hosts(plan, rank, ECHI_ROLE_HEAD)) out->head[i] = 0;
+        else if (plan->cut) out->head[i] = (1 - beside_head) * echi_times_head(times, rows_of_head(plan, rank));
         else out->head[i] += 2 * times->exchange * exchanges;
     }
 }
 
 /* Those who share a round: ranks and their times; there is no room for a copy of all times. */
-struct sharers { const struct echi_times *times; const struct echi_plan *plan; const int *rank; int owners, workers; };
+struct sharers { const struct echi_times *times; const struct echi_plan *plan; const int *rank; int owners, workers; double beside_head; };
 static double in_round(const void *self, int i, uint32_t n) {
     const struct sharers *s = self;
     struct echi_times t;
-    bsp_times(&s->times[s->rank[i]], s->plan, s->owners, s->rank[i], s->workers, &t);
+    bsp_times(&s->times[s->rank[i]], s->plan, s->owners, s->beside_head, s->rank[i], s->workers, &t);
     return echi_times_whole(&t, n);
 }
 
@@ -322,7 +324,7 @@ void echi_shares_of_round(const struct echi_plan *plan, const struct echi_times 
         if (plan->group_of[r] != ECHI_NONE) rank[workers++] = r;
     memset(out_n, 0, plan->world * sizeof *out_n);
     if (workers == 0) return;
-    shares_by_speed(in_room, &(struct sharers){times, plan, rank, plan->shards, workers}, workers, plan->round, n);
+    shares_by_speed(in_room, &(struct sharers){times, plan, rank, plan->shards, workers, 0}, workers, plan->round, n);
     for (int i = 1; i < workers; i++)
         if (n[i] > n[most]) most = i;
     for (int i = 0; i < workers; i++) {   /* no worker loses its part in rounds */
@@ -389,7 +391,7 @@ static ech_status bsp_shares(const struct echi_plan_request *w, const struct ech
         /* The owner's work depends on how many workers there are, and they on it: the second pass knows the first's. */
         int workers = here;
         for (int pass = 0; pass < 2; pass++) {
-            shares_by_speed(in_round, &(struct sharers){times, plan, rank, w->shards, workers}, here, plan->round, some);
+            shares_by_speed(in_round, &(struct sharers){times, plan, rank, w->shards, workers, w->beside_head}, here, plan->round, some);
             workers = 0;
             for (int i = 0; i < here; i++) workers += (n[rank[i]] = some[i]) > 0;
         }

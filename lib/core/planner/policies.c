@@ -78,6 +78,7 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
     struct echi_plan_request *w = &work->placed;
     *w = *request;
     echi_choice_place(w, times, work);
+    echi_choice_beside_head(w, times, work);
     echi_choice_exchange(w, times, work);
     echi_choice_heads(w, times, work);
     const bool open = request->shards == ECHI_SHARDS_AUTO && request->exchange != ECHI_EXCHANGE_RING && !request->keep_all;
