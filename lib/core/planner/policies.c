@@ -82,7 +82,7 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
     echi_choice_exchange(w, times, work);
     echi_choice_heads(w, times, work);
     const bool open = request->shards == ECHI_SHARDS_AUTO && request->exchange != ECHI_EXCHANGE_RING && !request->keep_all;
-    if (w->sync == ECHI_SYNC_BSP && open && !(w->separate == 1 && w->has_cut)) echi_choice_workers(w, times, work);
+    if (w->sync == ECHI_SYNC_BSP && open) echi_choice_workers(w, times, work);
     const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
     const int alone = w->sync == ECHI_SYNC_BSP && request->shards == ECHI_SHARDS_AUTO ? only_worker(out) : -1;
