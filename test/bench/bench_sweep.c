@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where layer separation (Stanza: Wu et al., arXiv 1812.10624) begins to pay, simulated: BSP with and without a separate head on eight hosts
- * alike, over the rate of their links and the batch; and up to 256 workers, where one head is full and what the planner does then. For
+ * Where layer separation (Stanza: Wu et al., arXiv 1812.10624) begins to pay, simulated: BSP with and without a separate head on eight
+ * hosts alike, by the rate of their links and the batch; and up to 256 workers, where one head is full and what the planner does then. For
  * sweep.sh, which draws it. Virtual time: the machine does not matter.
  *
  *     bench_sweep rates [NET]...     a line for each net, batch and rate

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `make bench` runs: the machine, then each bench in turn. Each can be run alone, too.
 #   make bench ONLY="step cluster"     of: step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync,
-#                                      separation, sweep, allreduce, predictions, grid, merge, sim_live, sim, plan, memory, net, crypto, record,
-#                                      kills; and on an NVIDIA GPU gpu_texts, conv_cuda, step_cuda
+#                                      separation, sweep, allreduce, predictions, grid, merge, sim_live, sim, plan, memory, net, crypto,
+#                                      record, kills; and on an NVIDIA GPU gpu_texts, conv_cuda, step_cuda
 # What is printed is also kept in build/bench/bench.txt.
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench
@@ -30,15 +30,16 @@ bench() {
     case $1 in
     step) bash "$here/step.sh" ;;
     step_cuda) DEVICE=cuda bash "$here/step.sh" ;;
-    accuracy | accuracy_nets | allreduce | predictions | grid | merge | mnist99 | cluster | sync | separation | sweep | product | opencl | conv | \
-        conv_cuda | gpu_texts | threads | sim_live | net | record | kills)
+    accuracy | accuracy_nets | allreduce | predictions | grid | merge | mnist99 | cluster | sync | separation | sweep | product | opencl | \
+        conv | conv_cuda | gpu_texts | threads | sim_live | net | record | kills)
         bash "$here/$1.sh"
         ;;
     memory) memory ;;
     crypto | sim | plan) "$B/test/bench/bench_$1" ;;
     *)
         echo "there is no bench '$1': step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync, separation," \
-            "sweep, allreduce, predictions, grid, merge, sim_live, sim, plan, memory, net, crypto, record, kills, gpu_texts, conv_cuda, step_cuda"
+            "sweep, allreduce, predictions, grid, merge, sim_live, sim, plan, memory, net, crypto, record, kills, gpu_texts," \
+            "conv_cuda, step_cuda"
         return 2
         ;;
     esac

@@ -515,10 +515,10 @@ static void a_head_from_any_layer_is_predicted(void **state) {
         char name[32];
         snprintf(name, sizeof name, "%s", model->layers[l].name);
         if (!model->layers[l].weights || echi_model_boundary(model, l, NULL) != ECHI_BOUNDARY_USABLE) continue;
-        prepare(&a, 4, "asp");
+        prepare(&a, 8, "asp");
         set(&a.config, "separate", name);
         a.real = false;
-        for (int h = 0; h < 4; h++) a.host[h].jitter = 0.05;
+        for (int h = 0; h < 8; h++) a.host[h].jitter = 0.05;
         simulate_well(&a);
         assert_string_equal(a.report.head_from, name);
         const double ratio = a.report.images_per_second / a.report.predicted_images_per_second;

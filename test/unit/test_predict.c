@@ -4,6 +4,7 @@
  * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
 #include "framed.h"
 #include "echi_choice.h"
+#include "echi_cost.h"
 #include "echi_random.h"
 #include "echi_efficiency.h"
 #include "echi_ratio.h"
@@ -405,8 +406,8 @@ static void the_head_is_one_for_all(void **state) {
     plan.head = 4;
     plan.group_of[4] = ECHI_NONE;
     plan.n[4] = 0;
-    /* Four workers, 12.8 s of trunk a step: the head, 3.2 s a step, is just enough. */
-    near(predict(64).rate, 16 * 4 / 16.0, 1e-6);
+    /* Four workers, 12.8 s of trunk a step: the head, 3.2 s a step, of which a part is behind its answer, is enough. */
+    near(predict(64).rate, 16 * 4 / (12.8 + 3.2 * ECHI_HEAD_ANSWERS), 1e-6);
     /* Twice as slow it is what all wait for: 6.4 s for 16 rows, merged or not. */
     for (int i = 0; i < 2; i++) times[4].head[i] *= 2;
     near(predict(64).rate, 16 / 6.4, 0.01);
@@ -422,19 +423,19 @@ static void the_head_is_one_for_all(void **state) {
     plan.cut = 1;
     plan.head = 4;
     times[1].link = echi_link_of(4e6);
-    near(predict(0).rate, 16 / (16 + (8 + 4) * FRAMED), 1e-5);
+    near(predict(0).rate, 16 / (12.8 + 3.2 * ECHI_HEAD_ANSWERS + (8 + 4) * FRAMED), 1e-5);
     /* On the head's own node no rows travel, and a step is a step, but for some hundred bytes that go to the owner and back. */
     plan.head = 1;
     near(predict(0).rate, 1, 1e-5);
 }
 
-/* Two workers, 12.8 s a step, a third of it forward; the head takes 6.4 s for the rows of both. A whole step waits for all of that; of a
- * step in m micro-batches each part of the head's work is shorter than the backward pass of its part, so nothing waits but the first, for
- * its part of forward and head. Where the head is far away they travel meanwhile; but the third's worker hears of a free place as late as
- * of the first answer. */
+/* Two workers, 12.8 s a step, a third of it forward; the head takes 3.2 s for the rows of each, and answers the second's before all of that
+ * is over. A whole step waits for both; of a step in m micro-batches each part of the head's work is shorter than the backward pass of its
+ * part, so nothing waits but the first, for its part of forward and head. Where the head is far away they travel meanwhile; but the third's
+ * worker hears of a free place as late as of the first answer. */
 static void micro_batches_hide_the_head(void **state) {
     (void)state;
-    const double seconds[] = {1, 1, 1}, step = 12.8, forward = step / 3, head = 6.4, delay = 5;
+    const double seconds[] = {1, 1, 1}, step = 12.8, forward = step / 3, head = 3.2 + 3.2 * ECHI_HEAD_ANSWERS, delay = 5;
     nodes(3, seconds);
     whole(ECHI_SYNC_BSP, 3, 16);
     plan.cut = 1;
@@ -475,9 +476,9 @@ static void a_head_that_gathers_computes_once(void **state) {
         load.trunk = 400;
         for (int i = 0; i < 2; i++) times[2].head[i] = flat ? head : head / 32 * times[2].n[i];
         const double half = flat ? head : head / 2, second = first + half > forward ? first + half : forward;
-        near(predict(0).rate, 32 / (second + half + step - forward), 1e-3);
+        near(predict(0).rate, 32 / (second + half * ECHI_HEAD_ANSWERS + step - forward), 1e-3);
         plan.gathers = 1;
-        near(predict(0).rate, 32 / (forward + head + step - forward), 1e-3);
+        near(predict(0).rate, 32 / (forward + head * ECHI_HEAD_ANSWERS + step - forward), 1e-3);
     }
 }
 
@@ -491,8 +492,8 @@ static void two_flights_hide_what_is_waited_for(void **state) {
     plan.group_of[2] = ECHI_NONE;
     plan.n[2] = 0;
     plan.owner_of[0] = 2;
-    times[2].delay = 2;   /* 8 s a step on the way, 2 s at the head, 8 s here */
-    near(predict(64).rate, 2 * 10 / 18.0, 1e-2);
+    times[2].delay = 2;   /* 8 s a step on the way, 2 s at the head and a part of them before its answer, 8 s here */
+    near(predict(64).rate, 2 * 10 / (16 + 2 * ECHI_HEAD_ANSWERS), 1e-2);
     plan.flights = 2;
     const double two = predict(64).rate;
     near(two, 2 * 10 / 9.0, 0.12);   /* a lane is never empty for long */

@@ -288,7 +288,8 @@ pushes[] = {
     {1, FAST "\nhosts 8 speed 45 images/s", "local", "auto", "off", "dense", "2048", "60", 0.03, 0},
     {1, FREE "\nhosts 7 speed 45 images/s\nhosts 1 speed 10 images/s", "ssp", "auto", "1", "dense", "256", "100", 0.02, 0},
     {0, SLOW "\nhosts 4 speed 4000 images/s", "gssp", "2", "1", "dense", "64", "1600", 0.04, 1},   /* 1.19 if nobody waited for it */
-    {0, FAST "\nhosts 8 speed 8000 images/s", "ssp", "auto", "1", "dense", "128", "600", 0.04, 1},
+    /* Without jitter the shadow makes two rhythms of it, of 600 steps one and of 2,400 another. */
+    {0, FAST " jitter 0.05\nhosts 8 speed 8000 images/s", "ssp", "auto", "1", "dense", "128", "600", 0.04, 1},
 };
 
 static void whole_pushes_are_predicted(void **state) {
@@ -326,11 +327,11 @@ static void micro_batches_are_predicted(void **state) {
     (void)state;
     static const struct { const char *hosts, *batch, *shadow, *shards; double within; } found[] = {
         {SLOW "\nhosts 4 speed 4000 images/s", "256", "off", "1", 0.01},  /* links hide it: by a third faster */
-        {SLOW "\nhosts 4 speed 4000 images/s", "256", "on", "1", 0.03},
+        {SLOW "\nhosts 4 speed 4000 images/s", "256", "on", "1", 0.01},
         {"default link 40 Mb/s delay 1 ms\nhosts 4 speed 4000 images/s", "128", "off", "1", 0.01},
-        {FAST "\nhosts 8 speed 8000 images/s", "128", "off", "2", 0.02},  /* the head is full: nothing helps */
-        {FREE "\nhosts 2 speed 4000 images/s\nhosts 2 speed 1000 images/s", "256", "off", "1", 0.02},
-        {FAST " jitter 0.1\nhosts 4 speed 4000 images/s", "256", "off", "1", 0.03},
+        {FAST "\nhosts 8 speed 8000 images/s", "128", "off", "2", 0.01},  /* the head is full: two hide some of it */
+        {FREE "\nhosts 2 speed 4000 images/s\nhosts 2 speed 1000 images/s", "256", "off", "1", 0.01},
+        {FAST " jitter 0.1\nhosts 4 speed 4000 images/s", "256", "off", "1", 0.01},
     };
     static const char *const counts[] = {"1", "2", "3", "4", "8", "auto"};
     for (size_t i = test_turn(); i < sizeof found / sizeof found[0]; i += test_part()) {
@@ -381,7 +382,7 @@ static void several_heads_are_predicted(void **state) {
         const double off = r.predicted_images_per_second / r.images_per_second - 1;
         if (getenv("ECHI_SHOW")) print_message("%zu heads: %.1f images/s, predicted %+.1f %%\n", 1 + i % 3, r.images_per_second, 100 * off);
         assert_int_equal(r.n_heads, i % 3 ? 1 + i % 3 : 0);
-        if (!(fabs(off) <= 0.04))
+        if (!(fabs(off) <= 0.01))
             fail_msg("case %zu: %.1f were predicted, %.1f it made", i, r.predicted_images_per_second, r.images_per_second);
     }
 }
@@ -461,6 +462,7 @@ static void owners_at_risk_must_gain_more(void **state) {
         set(&c, "separate", "1");
         set(&c, "batch", "64");
         set(&c, "steps", "20");
+        set(&c, "micro-batches", "1");   /* in two they gain 14 %, and four owners 19 % */
         if (i) set(&c, "shards", "2");
         simulate_on(hosts, model, data, &c, &r);
         assert_int_equal(r.n_shards, 2 * i);

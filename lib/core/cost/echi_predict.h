@@ -12,8 +12,8 @@
  *
  * What the engine leaves out is neglected. So are frames and credits; what takes place beside the steps (first weights, evaluations,
  * checkpoints, losses); exchanges of batch-norms; under `--deterministic` that gradients are there with a step's last reduction
- * block only, and what integers cost to add (their bytes count); that a head's answers leave before it has the gradients of its
- * parameters, and before it adds them up.
+ * block only, and what integers cost to add (their bytes count); that the answers of a head on a GPU leave when all its
+ * gradients are there.
  * Of a codec's ratios a prediction takes those that a run comes to. Where a push has more parts than are affordable, neighbours of a shard
  * travel together. Where nothing is random whole plays may fall into step with themselves, well or badly, and stay so: the least jitter of
  * real nodes breaks that.

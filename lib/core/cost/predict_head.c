@@ -130,7 +130,7 @@ static void visit(struct echi_play *p, int which) {
     const double all = takes + (rounds ? adding : update);
     h->busy = true;
     echi_cost_compute(p->cost, h->rank, &(struct echi_work){.seconds = all, .urgency = ECHI_TASK_HEAD,
-                                                            .part = !rounds && update > 0 ? takes / all : 0,
+                                                            .part = ECHI_HEAD_ANSWERS * takes / all,
                                                             .cookie = echi_play_cookie((struct echi_about){ECHI_PLAY_HEAD, 0, 0, which})});
 }
 

@@ -183,6 +183,7 @@ static void answered(struct play *p, struct echi_about a) {
 
 /* The unit of a shape is the last of a layer whose gradients are told of. */
 static void marked(struct play *p, struct echi_about a, int unit) {
+    if (a.what == ECHI_PLAY_HEAD) return echi_play_head_marked(&p->b, a);
     if (a.what == ECHI_PLAY_STEP) gradients(p, a.worker, 2 * p->b.layers - 1 - unit);
     else if (a.what == ECHI_PLAY_BACKWARD && a.owner + 1 == p->worker[a.worker].micros) gradients(p, a.worker, p->b.layers - 1 - unit);
 }

@@ -177,7 +177,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         if (t->weights_out.kind == ECHI_SLOT_NONE && t->state.kind == ECHI_SLOT_NONE) return rows;
         const double each = t->weights_out.kind != ECHI_SLOT_NONE ? p->apply : t->first ? 0 : p->add;
         const double all = rows + each * parameters(s, rank, true);
-        *part = t->state.kind ? 1 : rows / all;
+        *part = ECHI_HEAD_ANSWERS * rows / all;
         return all;
     }
     case ECHI_TASK_HEAD_APPLY: return (p->apply + p->add * t->n_rows) * parameters(s, rank, true);
