@@ -59,6 +59,7 @@ struct echi_choice_work {
     struct echi_plan_request left, rounds, half;    /* without who is left out; of rounds; of those with half of the nodes */
     struct echi_plan_request fewer;                 /* of rounds in which fewer train, and the others own parameters */
     struct echi_plan_request asked, at_cut, apart;  /* cut at the best place; at one that is tried; with or without a head */
+    struct echi_plan_request cut_up; struct echi_plan with_micros;   /* of steps in micro-batches */
     double rate[ECHI_WORLD_MAX];
     struct echi_merge_piece piece[ECHI_PARTS_MAX];   /* of a table of parts */
     struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */

@@ -39,6 +39,8 @@ bool echi_choice_links_alike(const struct echi_plan_request *request, const stru
 bool echi_choice_one_way(const struct echi_plan_request *request, const struct echi_times *times);
 void echi_choice_place(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_exchange(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
+/* What is predicted of a plan counts so many times less: the loss of any of its several owners ends the run. */
+double echi_choice_risk(const struct echi_plan *plan);
 void echi_choice_beside_head(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_heads(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
 void echi_choice_workers(struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work);
@@ -53,9 +55,10 @@ void echi_choice_table(const struct echi_plan_request *request, const struct ech
                        struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *choice);
 
 /* micros.c: how the steps of a plan of rounds go through its head, in one visit or in micro-batches, where that is left open and gains, and
- * *taken what is then predicted. Uses work->tried. Then, as echi_choice_table, a table as well: also uses work->in_step, work->without. */
-void echi_choice_micros(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
-                        struct echi_candidate *taken, struct echi_plan *plan);
+ * *taken what is then predicted; of `request` as it was before anything was placed. Uses work->tried, trial, cut_up, with_micros. Then, as
+ * echi_choice_table, a table as well: also uses work->in_step and work->without. */
+void echi_choice_ways(const struct echi_plan_request *request, const struct echi_times *times, struct echi_choice_work *work,
+                      struct echi_candidate *taken, struct echi_plan *plan);
 void echi_choice_tables(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX],
                         struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *choice);
 

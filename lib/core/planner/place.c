@@ -104,8 +104,7 @@ void echi_choice_beside_head(struct echi_plan_request *w, const struct echi_time
 /* A plan of rounds that is worth less than the best over this is not taken, whatever it is worth; so it need not be known. */
 #define BELOW_ALL (ECHI_CLEARLY * (1 + 1e-9))
 
-/* Several owners of which the loss of any ends the run. */
-static double risk_of(const struct echi_plan *plan) {
+double echi_choice_risk(const struct echi_plan *plan) {
     return plan->shards > 0 && !echi_plan_outlives_owners(plan) ? WORTH_A_RISK : 1;
 }
 
@@ -116,7 +115,7 @@ static double worth_of_shards(const struct echi_plan_request *w, const struct ec
     char text[2];
     if (echi_plan_make(w, times, &work->tried, text, sizeof text) != ECH_OK) return 0;
     const double rate = echi_candidate_rate(w, times, &work->tried, floor, work);
-    return rate / risk_of(&work->tried);
+    return rate / echi_choice_risk(&work->tried);
 }
 
 /* Plans that differ by their owners: 1, 2, 4, ... and all, of each number the usual ones and others. */
@@ -131,7 +130,7 @@ static void look_at(struct echi_plan_request *own, const struct echi_times *time
     own->owners = t->owners;
     t->played = echi_plan_make(own, times, &work->tried, text, sizeof text) != ECH_OK;   /* there is no such plan */
     if (t->played) return;
-    t->by_links = echi_candidate_by_links(own, times, &work->tried, work) / risk_of(&work->tried);
+    t->by_links = echi_candidate_by_links(own, times, &work->tried, work) / echi_choice_risk(&work->tried);
     t->by_steps = echi_predict_rounds_most(&work->tried, times, &work->predict);
 }
 

@@ -96,7 +96,7 @@ static ech_status one_policy(const struct echi_plan_request *request, const stru
     } else {
         all->taken = all->count;
         all->candidate[all->count++] = echi_candidate_of(w, times, out, work);
-        echi_choice_micros(w, times, work, &all->candidate[all->taken], out);
+        echi_choice_ways(request, times, work, &all->candidate[all->taken], out);
     }
     all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
