@@ -292,6 +292,11 @@ enum echi_decode { ECHI_DECODE_ZERO, ECHI_DECODE_SET, ECHI_DECODE_ADD };
 ech_status echi_decode(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, enum echi_decode how,
                        const struct echi_buffer *in, size_t in_at, struct ech_error *err);
 
+/* --- numbers as bf16, of two bytes in the order that this processor has in memory: ref/bf16.c says how they are rounded. The same bits on
+ * every machine; memory of the host, each place apart from the other --- */
+void echi_to_bf16(struct echi_device *device, uint16_t *to, const echi_real *x, size_t count);
+void echi_from_bf16(struct echi_device *device, echi_real *to, const uint16_t *x, size_t count);
+
 /* True when every float of the range is finite. */
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite,
                            struct ech_error *err);

@@ -242,3 +242,23 @@ ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer 
     *out_finite = !atomic_load(&read.bad);
     return ECH_OK;
 }
+
+/* --- bf16 --- */
+
+struct bf16_work { const struct echi_cpu_kernels *k; echi_real *numbers; uint16_t *halves; const echi_real *from; const uint16_t *of; };
+static void to_bf16(void *args, size_t begin, size_t end) {
+    const struct bf16_work *w = args;
+    w->k->to_bf16(w->halves + begin, w->from + begin, end - begin);
+}
+static void from_bf16(void *args, size_t begin, size_t end) {
+    const struct bf16_work *w = args;
+    w->k->from_bf16(w->numbers + begin, w->of + begin, end - begin);
+}
+
+void echi_to_bf16(struct echi_device *device, uint16_t *to, const echi_real *x, size_t count) {
+    echi_ranges_run(device, count, to_bf16, &(struct bf16_work){.k = echi_kernels(device), .halves = to, .from = x});
+}
+
+void echi_from_bf16(struct echi_device *device, echi_real *to, const uint16_t *x, size_t count) {
+    echi_ranges_run(device, count, from_bf16, &(struct bf16_work){.k = echi_kernels(device), .numbers = to, .of = x});
+}

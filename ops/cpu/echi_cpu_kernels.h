@@ -210,6 +210,8 @@ struct echi_cpu_kernels {
     void (*add_scaled)(echi_real *sum, const echi_real *from, echi_real from_factor, const echi_real *x, echi_real factor, size_t count);
     bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
     size_t (*count_from)(const echi_real *x, size_t count, echi_real least);   /* of |x| >= least; least > 0, all finite */
+    void (*to_bf16)(uint16_t *to, const echi_real *x, size_t count);           /* as ref/bf16.c */
+    void (*from_bf16)(echi_real *to, const uint16_t *x, size_t count);
 };
 
 extern const struct echi_cpu_kernels echi_cpu_kernels_base, echi_cpu_kernels_fixed;

@@ -33,6 +33,9 @@
 
 typedef float vec __attribute__((vector_size(VEC_FLOATS * 4)));
 typedef int32_t ivec __attribute__((vector_size(VEC_FLOATS * 4)));   /* of a comparison: -1 where true */
+typedef uint32_t uvec __attribute__((vector_size(VEC_FLOATS * 4)));
+typedef uint16_t hvec __attribute__((vector_size(VEC_FLOATS * 2)));
+typedef uint16_t hvec_anywhere __attribute__((vector_size(VEC_FLOATS * 2), aligned(2), may_alias));
 typedef float vec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligned(4), may_alias));
 typedef int32_t ivec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligned(4), may_alias));
 
@@ -157,4 +160,6 @@ void ISA(add)(float *sum, const float *a, const float *b, size_t count);
 void ISA(add_scaled)(float *sum, const float *from, float from_factor, const float *x, float factor, size_t count);
 bool ISA(finite)(const float *x, size_t count);
 size_t ISA(count_from)(const float *x, size_t count, float least);
+void ISA(to_bf16)(uint16_t *to, const float *x, size_t count);
+void ISA(from_bf16)(float *to, const uint16_t *x, size_t count);
 #endif

@@ -115,3 +115,31 @@ size_t ISA(count_from)(const float *x, size_t count, float least) {
     }
     return found;
 }
+
+/* What is above half of the last bit that is kept, or half and odd, is carried into it, and at the largest number on into the exponent:
+ * infinity. VCVTNEPS2BF16 of AVX512-BF16 does the same in one instruction, but takes subnormal numbers for 0. */
+void ISA(to_bf16)(uint16_t *to, const float *x, size_t count) {
+    const uint32_t magnitude = 0x7fffffff, infinity = 0x7f800000, quiet = 0x40;
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        const uvec bits = (uvec)load(x + i), kept = bits >> 16;
+        const uvec is_nan = (uvec)((bits & magnitude) > infinity), rounded = (bits + 0x7fffu + (kept & 1u)) >> 16;
+        *(hvec_anywhere *)(to + i) = __builtin_convertvector((is_nan & (kept | quiet)) | (~is_nan & rounded), hvec);
+    }
+    for (; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        const uint32_t kept = bits >> 16;
+        to[i] = (uint16_t)((bits & magnitude) > infinity ? kept | quiet : (bits + 0x7fffu + (kept & 1u)) >> 16);
+    }
+}
+
+void ISA(from_bf16)(float *to, const uint16_t *x, size_t count) {
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS)
+        store(to + i, (vec)(__builtin_convertvector(*(const hvec_anywhere *)(x + i), uvec) << 16));
+    for (; i < count; i++) {
+        const uint32_t bits = (uint32_t)x[i] << 16;
+        memcpy(&to[i], &bits, sizeof bits);
+    }
+}

@@ -77,4 +77,6 @@ const struct echi_cpu_kernels ISA(kernels) = {
     .add_scaled = ISA(add_scaled),
     .finite = ISA(finite),
     .count_from = ISA(count_from),
+    .to_bf16 = ISA(to_bf16),
+    .from_bf16 = ISA(from_bf16),
 };

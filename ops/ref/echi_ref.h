@@ -78,6 +78,10 @@ void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, con
 /* Which of x go, as lib/PROTOCOL.md, "Sources", writes it down; `scratch` has room for count numbers. Like echi_topk_select. */
 size_t ECHI_REF(topk)(size_t count, const echi_real *x, const struct echi_topk *how, echi_real *scratch, uint32_t *out_index);
 
+/* y = x, rounded to bf16; and back, which is exact. */
+void ECHI_REF(to_bf16)(size_t count, const echi_real *x, uint16_t *y);
+void ECHI_REF(from_bf16)(size_t count, const uint16_t *x, echi_real *y);
+
 /* g += decay * w; v = momentum * v + g, kept as echi_velocity says; w -= lr * v (g itself is left as it is) */
 void ECHI_REF(sgd)(size_t count, echi_real *w, echi_real *v, const echi_real *g, echi_real lr, echi_real momentum, echi_real decay);
 /* The t-th step, from 1, of moments that were 0 before the first: d = g + decay * w; m = beta1 * m + (1 - beta1) * d; s = beta2 * s +

@@ -327,6 +327,127 @@ static void test_all_finite(void **state) {
     array_free(&x);
 }
 
+/* --- bf16 --- */
+
+/* The numbers of this format from 0 on: bits of the exponent from 2^-126, seven of the fraction. The one behind the largest stands for
+ * infinity, which begins where it would be nearer. */
+enum { BF16_INFINITY = 0x7f80, BF16_SIGN = 0x8000 };
+static double bf16_number[BF16_INFINITY + 1];
+static void make_bf16_numbers(void) {
+    for (int i = 0; i <= BF16_INFINITY; i++)
+        bf16_number[i] = i < 128 ? ldexp(i, -133) : ldexp(128 + i % 128, i / 128 - 134);
+}
+
+/* The nearest of them, found by distances; of two as near the even one. */
+static uint16_t nearest_bf16(float x) {
+    const double v = fabs((double)x);
+    int low = 0, high = BF16_INFINITY;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (bf16_number[middle] <= v) low = middle;
+        else high = middle;
+    }
+    const double down = v - bf16_number[low], up = bf16_number[high] - v;
+    const int found = up < down || (up == down && low % 2) ? high : low;
+    return (uint16_t)(found | (signbit(x) ? BF16_SIGN : 0));
+}
+
+static float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Of vectors of each length that this machine has. */
+static int tables(const struct echi_cpu_kernels *out[16]) {
+    int count = 0;
+    out[count++] = &echi_cpu_kernels_fixed;
+    for (int level = ECHI_CPU_BASE; level <= ECHI_CPU_AVX512; level++) {
+        const struct echi_cpu_kernels *k = echi_cpu_kernels_for((enum echi_cpu_level)level);
+        if (k && k->half) out[count++] = k->half;
+        for (; k; k = k->narrow) out[count++] = k;
+    }
+    return count;
+}
+
+/* In blocks, so that vectors and what is left behind them are both there. */
+enum { BF16_BLOCK = 77 };
+static void check_bf16_block(const float *x, size_t count) {
+    const struct echi_cpu_kernels *table[16];
+    uint16_t want[BF16_BLOCK], got[BF16_BLOCK + 1];
+    const int all = tables(table);
+    for (size_t i = 0; i < count; i++) want[i] = nearest_bf16(x[i]);
+    for (int t = -1; t < all; t++) {
+        const struct echi_cpu_kernels *k = t < 0 ? NULL : table[t];
+        memset(got, 0x5a, sizeof got);
+        if (k) k->to_bf16(got, x, count);
+        else echi_ref_to_bf16(count, x, got);
+        assert_int_equal(got[count], 0x5a5a);
+        for (size_t i = 0; i < count; i++) {
+            const bool is_nan = (got[i] & ~BF16_SIGN) > BF16_INFINITY;
+            if (isnan(x[i]) ? !is_nan || (got[i] >= BF16_SIGN) != (signbit(x[i]) != 0) : got[i] != want[i])
+                fail_msg("%s: %a is %04x, and not %04x", k ? k->name : "reference", (double)x[i], got[i], want[i]);
+        }
+    }
+}
+
+/* Each upper half of a float, with lower halves around what decides: subnormal numbers, infinities and NaNs are among them. */
+static void test_bf16_is_the_nearest(void **state) {
+    (void)state;
+    static const uint32_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    float x[BF16_BLOCK];
+    size_t count = 0;
+    make_bf16_numbers();
+    for (uint32_t upper = 0; upper < 65536; upper++)
+        for (size_t k = 0; k < sizeof lower / sizeof lower[0]; k++) {
+            x[count++] = float_of(upper << 16 | lower[k]);
+            if (count < BF16_BLOCK) continue;
+            check_bf16_block(x, count);
+            count = 0;
+        }
+    check_bf16_block(x, count);
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 78);
+    for (int trial = 0; trial < 1000; trial++) {
+        count = echi_random_below(&r, BF16_BLOCK + 1);
+        for (size_t i = 0; i < count; i++) x[i] = (float)echi_random_normal(&r);
+        check_bf16_block(x, count);
+    }
+}
+
+/* Back it is the number itself, to the bit, but of NaNs what they carry; and what is rounded once is not rounded again. */
+static void test_bf16_comes_back(void **state) {
+    (void)state;
+    enum { ALL = 65536 };
+    uint16_t *all = malloc(ALL * sizeof *all), *again = malloc(ALL * sizeof *again);
+    float *x = malloc(ALL * sizeof *x), *plain = malloc(ALL * sizeof *plain);
+    assert_true(all && again && x && plain);
+    make_bf16_numbers();
+    for (int i = 0; i < ALL; i++) all[i] = (uint16_t)i;
+    echi_ref_from_bf16(ALL, all, plain);
+    for (int i = 0; i < ALL; i++) {
+        const int magnitude = i & ~BF16_SIGN;
+        const double is = magnitude == BF16_INFINITY ? (double)INFINITY : magnitude > BF16_INFINITY ? 0 : bf16_number[magnitude];
+        if (magnitude > BF16_INFINITY) assert_true(isnan(plain[i]));
+        else assert_true((double)plain[i] == (i & BF16_SIGN ? -is : is) && !signbit(plain[i]) == !(i & BF16_SIGN));
+    }
+    const struct echi_cpu_kernels *table[16];
+    for (int t = tables(table) - 1; t >= 0; t--) {
+        const struct echi_cpu_kernels *k = table[t];
+        for (size_t at = 0; at < 40; at += 3) {
+            memset(x, 0x5a, ALL * sizeof *x);
+            k->from_bf16(x + at, all + at, ALL - 2 * at);
+            assert_memory_equal(x + at, plain + at, (ALL - 2 * at) * sizeof *x);
+            assert_true(at == 0 || (x[at - 1] == float_of(0x5a5a5a5a) && x[ALL - at] == float_of(0x5a5a5a5a)));
+        }
+    }
+    echi_from_bf16(problem_device, x, all, ALL);   /* by all threads */
+    assert_memory_equal(x, plain, ALL * sizeof *x);
+    echi_to_bf16(problem_device, again, x, ALL);
+    for (int i = 0; i < ALL; i++) assert_int_equal(again[i], isnan(x[i]) ? i | 0x40 : i);
+    free(all), free(again), free(x), free(plain);
+}
+
 /* Every instruction set that this machine has gives the bits of the plainest one. */
 static void test_same_on_every_set(void **state) {
     (void)state;
@@ -512,7 +633,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_apply), cmocka_unit_test(test_adam_at_rest), cmocka_unit_test(test_velocities_settle),
         cmocka_unit_test(test_add), cmocka_unit_test(test_scaled), cmocka_unit_test(test_scale), cmocka_unit_test(test_sum_states),
-        cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_all_finite), cmocka_unit_test(test_bf16_is_the_nearest), cmocka_unit_test(test_bf16_comes_back),
         cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied),
         cmocka_unit_test(test_misuse),
     };
