@@ -299,6 +299,11 @@ struct ech_config {
      * several ends the run. "auto" (default): more than one where that is predicted to be a tenth faster, and then as few as are nearly
      * the fastest. Only rank 0 reads it. */
     char heads[8];
+    /* Where layers are separated: how activations travel to who trains these layers, and their gradients back: "fp32" (default), as they
+     * are; "bf16": rounded to the nearest bf16, by 2^-8 of themselves at most, in half of the bytes, whichever device a node has. Also
+     * between a worker and a head on one node, so that weights do not depend on who is where. ECH_E_ARGUMENT with deterministic, and where
+     * no layers are or may be separated. Only rank 0 reads it. */
+    char activations[8];
 };
 void ech_config_init_sized(struct ech_config *config, size_t size);
 #define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))
@@ -468,6 +473,7 @@ struct ech_report {
     struct ech_spent spent[ECH_WORLD_MAX];/* of each rank; of one that is lost 0 */
     char head_from[32];                   /* the layer that the head begins with; "" where nothing is separated */
     int micro_batches;                    /* into which each node cuts its step beside a separated head; 1: into none */
+    char activations[8];                  /* how they travel to the head: "fp32" or "bf16"; "" where nothing is separated */
     int n_heads, head_rank[ECH_HEADS_MAX];   /* ranks that train the head's layers together, `head` first; 0: it does alone */
 };
 /* The report as one JSON object, like ech_model_text. */

@@ -171,8 +171,8 @@ static const struct {
     {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
               "threads isa slow measure "},
     {"How the nodes work together",
-     " sync staleness rounds-apart groups regroup separate shadow micro-batches heads shares shards exchange samples-per-step inner-steps "
-     "drop-older weigh-by-time codec link plan efficiency "},
+     " sync staleness rounds-apart groups regroup separate shadow micro-batches heads activations shares shards exchange samples-per-step "
+     "inner-steps drop-older weigh-by-time codec link plan efficiency "},
     {"Learning",
      " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum "
      "seed no-shuffle winograd precision augment sync-norm deterministic "},

@@ -57,6 +57,7 @@ void groups_print(FILE *to, const struct ech_report *r) {
     fprintf(to, "trained by rank%s %d", r->n_heads > 1 ? "s" : "", r->head);
     for (int i = 1; i < r->n_heads; i++) fprintf(to, ", %d", r->head_rank[i]);
     fputc('\n', to);
+    if (strcmp(r->activations, "bf16") == 0) fputs("  activations      sent in bf16, and their gradients\n", to);
     if (r->micro_batches > 1) fprintf(to, "  micro-batches    %d of each step\n", r->micro_batches);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the computing lane share: exec.c (the tasks as they usually are), exec_given.c (gradients of
- * a session), exec_slots.c (set-up), exec_blocks.c (the same
+ * a session), exec_rows.c (rows at the cut), exec_slots.c (set-up), exec_blocks.c (the same
  * tasks under --deterministic), exec_codec.c (what the codec top-k adds), ahead.c (samples read while others are computed). */
 #ifndef ECHI_EXEC_IMPL_H
 #define ECHI_EXEC_IMPL_H
@@ -33,6 +33,7 @@ struct echi_exec {
     uint32_t eval_rows;                           /* an evaluation takes so many samples at once */
     _Atomic uint32_t evaluated;                   /* of the test samples; how far an evaluation is */
     atomic_bool ends_eval;                        /* its result is not wanted any more */
+    echi_real *rows;                              /* where rows travel in bf16: a worker's, of one micro-batch, as floats */
     echi_real *head_rows, *head_rows_grad;
     uint16_t *head_labels;
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
@@ -87,6 +88,15 @@ ech_status echi_exec_head_params(struct echi_stack *stack, struct echi_buffer *g
 /* The update that APPLY, HEAD_APPLY or HEAD asks for, by these gradients. */
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err);
+
+/* ---- exec_rows.c: rows at the cut as they travel (echi_activations), in slots, and as numbers. Who is on the head's node sends them to
+ * itself as others do, so what the head computes on depends on no placement ---- */
+bool echi_exec_rounds_rows(const struct echi_exec *x);
+void echi_exec_put_rows(struct echi_exec *x, void *to, const echi_real *rows, size_t count);
+void echi_exec_get_rows(struct echi_exec *x, echi_real *rows, const void *from, size_t count);
+/* What a trunk gives for the task's samples, into its slot; and what the head has answered, to the trunk. */
+ech_status echi_exec_rows_out(struct echi_exec *x, struct echi_stack *trunk, const struct echi_task *task, struct ech_error *err);
+ech_status echi_exec_rows_back(struct echi_exec *x, struct echi_stack *trunk, const struct echi_task *task, struct ech_error *err);
 
 /* ---- exec_given.c ---- */
 /* Where gradients are given. ADD of a worker in a ring: the sum of the part takes them in. The rows of a task, as echi_exec_add_rows. */

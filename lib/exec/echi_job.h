@@ -56,6 +56,7 @@ bool echi_job_may_cut(const struct echi_job *job, int cut);
  * it is sent, 0 there. */
 int echi_job_head(const struct echi_job *job, const struct echi_plan *plan);
 size_t echi_job_width(const struct echi_job *job, const struct echi_plan *plan);
+size_t echi_job_row_bytes(const struct echi_job *job, const struct echi_plan *plan);   /* of them, as they travel */
 size_t echi_job_widest(const struct echi_job *job);   /* the most that any cut may be crossed by */
 /* Is a batch-norm among the layers from `cut` on? */
 bool echi_job_norms_behind(const struct echi_job *job, int cut);

@@ -33,6 +33,7 @@ void echi_exec_destroy(struct echi_exec *x) {
     echi_samples_destroy(&x->samples);
     echi_samples_destroy(&x->eval_samples);
     free(x->trunk_labels);
+    free(x->rows);
     free(x->head_rows);
     free(x->head_rows_grad);
     free(x->head_labels);
@@ -271,9 +272,9 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     if (task->until > 0) return ECH_OK;
     if (end < units) return stop_at(x, task, end, err);
     if (task->kind == ECHI_TASK_FORWARD) {
-        echi_real *rows = echi_exec_slot(x, task->act, NULL);
-        ECHI_TRY(echi_stack_output(trunk, rows, err));
-        echi_labels_put(rows + l->n * echi_job_width(x->job, &x->setup->plan), labels_of(x, task), l->n);
+        uint8_t *act = echi_exec_slot(x, task->act, NULL);
+        ECHI_TRY(echi_exec_rows_out(x, trunk, task, err));
+        echi_labels_put(act + l->n * echi_job_row_bytes(x->job, &x->setup->plan), labels_of(x, task), l->n);
         return ECH_OK;
     }
     int correct = 0;
@@ -503,12 +504,12 @@ ech_status echi_exec_head_params(struct echi_stack *stack, struct echi_buffer *g
 }
 
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
-    const size_t width = echi_job_width(x->job, &x->setup->plan);
+    const size_t width = echi_job_width(x->job, &x->setup->plan), row = echi_job_row_bytes(x->job, &x->setup->plan);
     uint32_t n = 0;
     for (int i = 0; i < task->n_rows; i++) {
-        const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
-        memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(echi_real));
-        echi_labels_get(rows + task->row_count[i] * width, x->head_labels + n, task->row_count[i]);
+        const uint8_t *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
+        echi_exec_get_rows(x, x->head_rows + n * width, rows, task->row_count[i] * width);
+        echi_labels_get(rows + task->row_count[i] * row, x->head_labels + n, task->row_count[i]);
         echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], task->row_count[i], x->head_who + n);
         n += task->row_count[i];
     }
@@ -522,8 +523,8 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     n = 0;
     uint32_t given = 0;
     for (int i = 0; i < task->n_rows; i++) {
-        echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
-        memcpy(rows, x->head_rows_grad + n * width, task->row_count[i] * width * sizeof(echi_real));
+        void *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
+        echi_exec_put_rows(x, rows, x->head_rows_grad + n * width, task->row_count[i] * width);
         n += task->row_count[i];
         /* The visit's loss and hits, divided by rows: their sums, which is what is reported, are exact. */
         result->loss[i] = loss * task->row_count[i] / task->samples;
@@ -607,7 +608,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD:
         if (task->part <= x->setup->norms)
-            ECHI_TRY(echi_stack_output_grad(trunk_of(x, task), echi_exec_slot(x, task->act, NULL), err));
+            ECHI_TRY(echi_exec_rows_back(x, trunk_of(x, task), task, err));
         return backward(x, task, result, err);
     case ECHI_TASK_STEP: return x->job->session ? echi_exec_given_step(x, task, result, err) : step(x, task, result, err);
     case ECHI_TASK_NORM: return join_norms(x, task);

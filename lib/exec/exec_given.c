@@ -100,14 +100,18 @@ void echi_exec_give_rows(struct echi_exec *x, const struct echi_task *task, cons
         memcpy(x->samples.labels, labels, task->lease.n * sizeof *labels);
         return;
     }
-    echi_real *act = echi_exec_slot(x, task->act, NULL);
-    memcpy(act, rows, count * sizeof *rows);
-    echi_labels_put(act + count, labels, task->lease.n);
+    uint8_t *act = echi_exec_slot(x, task->act, NULL);
+    echi_exec_put_rows(x, act, rows, count);
+    echi_labels_put(act + task->lease.n * echi_job_row_bytes(x->job, &x->setup->plan), labels, task->lease.n);
 }
 
 void echi_exec_take_rows(struct echi_exec *x, const struct echi_task *task, echi_real *out_rows) {
-    const echi_real *from = task->kind == ECHI_TASK_STEP ? x->samples.rows : (const echi_real *)echi_exec_slot(x, task->act, NULL);
-    echi_scaled(out_rows, from, floats_of(x, task), (echi_real)((double)task->divisor / task->lease.n));
+    const void *from = task->kind == ECHI_TASK_STEP ? x->samples.rows : echi_exec_slot(x, task->act, NULL);
+    const echi_real factor = (echi_real)((double)task->divisor / task->lease.n);
+    const size_t count = floats_of(x, task);
+    if (task->kind == ECHI_TASK_STEP || !echi_exec_rounds_rows(x)) return echi_scaled(out_rows, from, count, factor);
+    echi_exec_get_rows(x, out_rows, from, count);
+    for (size_t i = 0; i < count; i++) out_rows[i] *= factor;
 }
 
 ech_status echi_exec_given_step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {

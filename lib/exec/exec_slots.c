@@ -124,6 +124,8 @@ static ech_status setup_trunk(struct echi_exec *x, const struct echi_plan *p, ui
     ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
     x->trunk_rows = echi_micro_most(p, n);
     const size_t labels = p->cut ? (size_t)echi_plan_stacks(p) * x->trunk_rows : 0;
+    const size_t floats = echi_exec_rounds_rows(x) ? x->trunk_rows * echi_job_width(x->job, p) : 0;
+    ECHI_TRY(allocate(&x->rows, floats, sizeof *x->rows, "rows before they are rounded", err));
     ECHI_TRY(allocate(&x->trunk_labels, labels, sizeof *x->trunk_labels, "labels of a step", err));
     return allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err);
 }
@@ -146,9 +148,9 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     }
     if (!p->cut) return ECH_OK;
-    const size_t rows = echi_micro_most(p, n), width = sizeof(echi_real) * echi_job_width(x->job, p);
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, echi_plan_stacks(p), rows * (width + ECHI_LABEL_BYTES), err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, echi_plan_stacks(p), rows * width, err);
+    const size_t rows = echi_micro_most(p, n), row = echi_job_row_bytes(x->job, p);
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, echi_plan_stacks(p), rows * (row + ECHI_LABEL_BYTES), err));
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, echi_plan_stacks(p), rows * row, err);
 }
 
 ech_status echi_exec_pushes_of(struct echi_exec *x, int rank, size_t bytes, struct ech_error *err) {
@@ -225,13 +227,13 @@ static ech_status setup_head_stack(struct echi_exec *x, const struct echi_plan *
 }
 
 static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
-    const size_t width = echi_job_width(x->job, p);
+    const size_t row = echi_job_row_bytes(x->job, p);
     for (int place = 0; place < echi_plan_row_places(p) * p->world; place++) {
         const int r = place % p->world;
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = rows_of(p, r);
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, place, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, place, 1, n * sizeof(echi_real) * width, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, place, 1, n * (row + ECHI_LABEL_BYTES), err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, place, 1, n * row, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));

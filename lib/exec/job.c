@@ -262,7 +262,7 @@ void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n) {
 
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len) {
-    const size_t width = echi_job_width(job, plan);
+    const size_t row = echi_job_row_bytes(job, plan);
     size_t first = 0, count = 0;
     switch (kind) {
     case ECHI_KIND_RING_WEIGHTS:
@@ -290,11 +290,11 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         return;
     case ECHI_KIND_ACT:
         *at = 0;
-        *len = m->lease.n * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
+        *len = m->lease.n * (row + ECHI_LABEL_BYTES);
         return;
     case ECHI_KIND_ACT_GRAD:
         *at = 0;
-        *len = m->lease.n * width * sizeof(echi_real);
+        *len = m->lease.n * row;
         return;
     case ECHI_KIND_PARAMS:
         if (m->flag == ECHI_PARAMS_MOMENTUM) {

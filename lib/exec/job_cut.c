@@ -14,6 +14,9 @@ int echi_job_head(const struct echi_job *job, const struct echi_plan *plan) {
 }
 
 size_t echi_job_width(const struct echi_job *job, const struct echi_plan *plan) { return plan->cut ? job->border[plan->cut].width : 0; }
+size_t echi_job_row_bytes(const struct echi_job *job, const struct echi_plan *plan) {
+    return echi_job_width(job, plan) * (plan->activations == ECHI_ACTIVATIONS_BF16 ? sizeof(uint16_t) : sizeof(echi_real));
+}
 
 size_t echi_job_widest(const struct echi_job *job) {
     size_t most = 0;

@@ -51,6 +51,7 @@ static ech_status exchange_fits(const struct ech_config *config, struct ech_erro
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status precision_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status activations_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status isa_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err);
@@ -191,6 +192,8 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "other policies. Where rank 0 is one of them and trains, the others may be lost")                                        \
     X(exchange, "exchange", "WAY", "auto", TEXT, 0, 0, no_word, exchange_fits,                                                 \
       "how gradients are summed, weights given out (bsp): server: by their owners; ring: from worker to worker; auto: ring, if as fast") \
+    X(activations, "activations", "FORMAT", "fp32", TEXT, 0, 0, no_word, activations_fit,                                      \
+      "of what nodes send to who trains the separated layers, and of what comes back: fp32; bf16: rounded, half of the bytes")  \
     X(micro_batches, "micro-batches", "N|auto", "auto", INT64, 0, ECHI_MICRO_MAX, auto_zero, NULL,                              \
       "micro-batches into which a node cuts its step, so that the separated layers are trained while it computes (bsp); auto: as many as " \
       "are predicted to be the fastest")
@@ -212,7 +215,7 @@ const struct ech_option *ech_options(int *out_count) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, heads) + sizeof ((struct ech_config *)0)->heads == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, activations) + sizeof ((struct ech_config *)0)->activations == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 _Static_assert(sizeof(void *) != 8 || FIRST_SIZE == 11648, "a field stands among those of the first struct: it belongs at the end");
@@ -400,6 +403,11 @@ static ech_status precision_fits(const struct ech_config *config, struct ech_err
     return echi_fail(err, ECH_E_UNSUPPORTED, "config",
                      "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
                      echi_cpu_bf16_lacks());
+}
+
+static ech_status activations_fit(const struct ech_config *config, struct ech_error *err) {
+    if (strcmp(config->activations, "fp32") == 0 || strcmp(config->activations, "bf16") == 0) return ECH_OK;
+    return echi_refuse(err, "option activations is '%s': give fp32 or bf16", config->activations);
 }
 
 static ech_status isa_fits(const struct ech_config *config, struct ech_error *err) {

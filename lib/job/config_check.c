@@ -111,6 +111,18 @@ static ech_status micro_batches_fit(const struct ech_config *config, struct ech_
     return ECH_OK;
 }
 
+/* One node alone separates nothing and sends nothing, so nothing is rounded: its weights would be others than those of two. */
+static ech_status activations_travel(const struct ech_config *config, struct ech_error *err) {
+    const bool may_separate = strcmp(config->sync, "gssp") == 0 || strcmp(config->sync, "auto") == 0;
+    if (strcmp(config->activations, "fp32") == 0) return ECH_OK;
+    if (config->deterministic)
+        return echi_refuse(err, "option activations is %s, but deterministic gives the same weights from any number of nodes, and one "
+                           "alone sends no activations, so it rounds none: leave one of them out", config->activations);
+    if (config->separate > 0 || (config->separate < 0 && may_separate)) return ECH_OK;
+    return echi_refuse(err, "option activations is %s, but no layers are separated, so none are sent: give separate on, or leave "
+                       "activations out", config->activations);
+}
+
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
@@ -234,6 +246,7 @@ static ech_status check_whole(const struct ech_config *config, struct ech_error 
     ECHI_TRY(deterministic_fits(config, err));
     ECHI_TRY(sync_norm_fits(config, err));
     ECHI_TRY(micro_batches_fit(config, err));
+    ECHI_TRY(activations_travel(config, err));
     return outputs_differ(config, err);
 }
 

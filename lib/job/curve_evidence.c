@@ -58,6 +58,7 @@ static void name_task(const struct ech_config *c, const struct echi_job *job, co
     echi_put8(&out, (uint8_t)w->ratios);
     echi_put8(&out, w->sync_norm);
     put_text(&out, c->precision);
+    if (w->activations != ECHI_ACTIVATIONS_FP32) put_text(&out, c->activations);   /* else as before there was a choice */
     end_hash(&out, bytes, task);
 }
 

@@ -8,6 +8,7 @@
  *     flights 1                               (steps a worker has in flight: 2 with layer separation)
  *     micro_batches 4                         (bsp with a head: in which a step is cut; without it steps are whole)
  *     gathers 1                               (bsp with a head: it waits until all rows of a round are there; 0 or without: it does not)
+ *     activations bf16                        (with a head: how they and their gradients travel; or fp32, the default)
  *     deterministic 0                         (1: samples in reduction blocks, sums in whole numbers)
  *     sync_norm 0                             (1: batch-norm's statistics are the round's)
  *     lr 0.02
@@ -92,6 +93,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, const str
     if (p->shadow > 0) PRINT("shadow %d\n", echi_plan_shadow(p));
     if (p->micro_batches) PRINT("micro_batches %d\n", p->micro_batches);
     if (p->gathers) PRINT("gathers 1\n");
+    if (p->activations) PRINT("activations %s\n", echi_activations_name(p->activations));
     for (int h = 0; h < p->heads; h++) {
         const char *before = ":";
         PRINT("%s%d", h ? " " : "heads ", p->head_rank[h]);
@@ -405,7 +407,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "flights", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon", "shards",
-        "exchange", "shadow", "micro_batches", "heads", "gathers"};
+        "exchange", "shadow", "micro_batches", "heads", "gathers", "activations"};
     _Static_assert(sizeof once / sizeof once[0] <= 8 * sizeof r->said, "a bit each");
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
@@ -434,6 +436,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         return ECH_OK;
     }
     if (strcmp(key, "heads") == 0) return read_heads(r, word, p);
+    if (strcmp(key, "activations") == 0) return word_of(r, word, echi_activations_name, "activations is fp32 or bf16", &p->activations);
     if (strcmp(key, "reserve") == 0) {
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "reserve needs a rank", &v));
         p->reserve = 1;
@@ -492,10 +495,10 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, flights, micro_batches, gathers, deterministic, sync_norm, "
-                      "lr, momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, "
-                      "outer_lr, outer_momentum, drop_older, head, shadow, heads, group, reserve, codec, state_ratio, base, shards, "
-                      "exchange, part or link", key);
+        return refuse(r, "expected one of sync world round staleness rounds_apart flights micro_batches gathers activations deterministic "
+                      "sync_norm lr momentum decay damping optimizer beta1 beta2 epsilon schedule warmup lr_steps lr_factor lr_epochs "
+                      "outer_lr outer_momentum drop_older head shadow heads group reserve codec state_ratio base shards exchange part "
+                      "link", key);
     }
     return ECH_OK;
 }

@@ -153,6 +153,8 @@ static bool wrong_rules(const struct echi_plan *p, const struct reason *to) {
         return found(to, "micro_batches are for %d nodes at most: remove that line", ECHI_WORLD_MAX / 2);
     if (p->gathers && (p->sync != ECHI_SYNC_BSP || !p->cut || p->micro_batches))
         return found(to, "gathers is for bsp with a head, without micro_batches: set it to 0");
+    if (p->activations && (!p->cut || p->deterministic))
+        return found(to, "activations bf16 are sent to a head, without deterministic: remove that line");
     if (p->drop_older > 0 && !plain_asp) return found(to, "drop_older is for asp without a head: remove it");
     if (!policy->local && (p->outer_lr != 0 || p->outer_momentum != 0))
         return found(to, "outer_lr and outer_momentum are for local: remove them, or choose local");

@@ -85,6 +85,7 @@ ech_status echi_plan_request_from(const struct ech_config *c, const struct echi_
     w->shadow = c->shadow;
     w->micro_batches = (int)c->micro_batches;
     w->heads = strcmp(c->heads, "auto") == 0 ? 0 : c->heads[0] - '0';
+    w->activations = strcmp(c->activations, "bf16") == 0 ? ECHI_ACTIVATIONS_BF16 : ECHI_ACTIVATIONS_FP32;
     w->one_flight = job->session;
     w->groups = c->groups;
     w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;

@@ -88,6 +88,7 @@ const struct echi_report_key echi_report_keys[] = {
     LIST("shard_owners", SHARDS, RANK, int, shard_owner),
     {ROW(ech_report, "head", RANK, int, head), .length = ECHI_REPORT_HEAD, .turn = ECHI_REPORT_SECOND},
     TEXT(head_from),
+    TEXT(activations),
     COUNT(micro_batches, ECHI_MICRO_MAX),
     LIST("heads", HEADS, RANK, int, head_rank),
     {ROW(ech_report, "batch", COUNT, int, batch[0]), .most = INT_MAX, .length = ECHI_REPORT_WORLD},

@@ -109,8 +109,15 @@ shards_is() {  # shards_is STATUS PATTERN SED-EXPRESSION
 # Micro-batches: of bsp, with a head.
 refuse 2 'micro-batches is 4, but sync is ssp: only bsp cuts steps' --data "$good" --sync ssp --separate 1 --micro-batches 4
 refuse 2 'micro-batches is 4, but no layers are separated' --data "$good" --micro-batches 4
+refuse 2 "activations is 'fp16': give fp32 or bf16" --data "$good" --separate 1 --activations fp16
+refuse 2 'activations is bf16, but no layers are separated' --data "$good" --separate off --activations bf16
+refuse 2 'activations is bf16, but no layers are separated' --data "$good" --sync bsp --activations bf16
+refuse 2 'activations is bf16, but deterministic gives the same weights from any number of nodes' --data "$good" --separate 1 \
+    --deterministic --activations bf16
 refuse 2 "micro-batches is '9': give" --data "$good" --separate 1 --micro-batches 9
 shards_is 14 'p.plan:[0-9]+: micro_batches is a number from 1 to 8' '/^round /a micro_batches 9'
+shards_is 14 'p.plan:[0-9]+: activations is fp32 or bf16' '/^round /a activations fp16'
+shards_is 14 'p.plan .*activations bf16 are sent to a head, without deterministic: remove that line' '/^round /a activations bf16'
 shards_is 14 'p.plan .*micro_batches are of bsp with a head, without sync_norm: remove that line' '/^round /a micro_batches 3'
 at=$(awk '$1 == "part" && $2 == 1 { print $4 }' "$work/shards.plan")   # there are three or more
 shards_is 14 'p.plan .*part 2 begins at parameter [0-9]+, but part 1 ends in front of [0-9]+: parts must not overlap' \

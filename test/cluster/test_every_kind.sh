@@ -27,6 +27,7 @@ trains_all 1600 --local 2 --sync bsp --epochs 5
 # --- what travels and what is computed with (test_codec.sh, test_precision.sh, test_sync_norm.sh)
 trains_all 256 --local 3 --steps 8 --sync bsp --shares equal --codec topk
 check "pushes of $(value push_ratio)" awk -v r="$(value push_ratio)" 'BEGIN { exit !(r < 0.4) }'
+trains_all 256 --local 3 --steps 8 --sync bsp --separate 1 --activations bf16
 "$echelon" train "${run[@]}" --steps 4 --precision bf16 >"$work/out" 2>"$work/err" ||
     check "bf16" grep -q 'this processor lacks' "$work/err"
 printf '%s\n' 'input 1 28 28' 'conv2d out 4 kernel 5 stride 3 bias 0' batch_norm relu 'fc out 10' >"$work/norm"

@@ -103,6 +103,7 @@ static struct run {
     size_t params, cut;                 /* all, and where the head's begin */
     char cut_name[ECHI_LAYERS_MAX][32]; int cuts;   /* layers that the head may begin with */
     bool separated, deterministic, restart, sync_norm;
+    bool rounds;                        /* activations travel in bf16 */
     atomic_bool rings;                  /* a sum came round a ring to its owner */
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
     const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
@@ -275,6 +276,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(ech_config_set(c, "shards", s->shards ? s->shards : "1", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "exchange", s->exchange ? s->exchange : "server", NULL), ECH_OK);
         c->micro_batches = s->micro_batches ? s->micro_batches : 1;
+        if (run.rounds) assert_int_equal(ech_config_set(c, "activations", "bf16", NULL), ECH_OK);
         if (run.devices) assert_int_equal(ech_config_set(c, "device", run.device[r % run.devices], NULL), ECH_OK);
         c->on_bound = on_bound;
     }
@@ -511,7 +513,33 @@ static void test_adam(void **state) {
     run.schedule = run.adam = NULL;
 }
 
-#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov), cmocka_unit_test(test_adam)
+/* In bf16 all are rounded, those too that a head's own worker sends to itself: wherever heads are, and whoever computes what, the numbers
+ * that they compute on are the same, but for 1e-16. So are the weights, which are not those of floats. */
+static void test_activations_are_rounded_alike(void **state) {
+    (void)state;
+    static const struct shape two = {"2 nodes and a head", 2, "1", "16,8", false, NULL, NULL, 0, NULL};
+    echi_real *start = open_run(small_text), *floats = room(run.params), *first = room(run.params), *end = room(run.params);
+    train(&two, start, floats, NULL);
+    run.rounds = true;
+    train(&two, start, first, NULL);
+    print_message("activations in bf16: %.2g from floats\n", apart(floats, first));
+    assert_true(apart(floats, first) > 1e-5 && apart(floats, first) < 0.1);
+    for (int i = 0; i < SHAPES; i++) {
+        if (strcmp(shapes[i].separate, "off") == 0) continue;
+        train(&shapes[i], start, end, NULL);
+        const double d = apart(first, end);
+        print_message("activations in bf16, %s: %.2g apart, %.2g from floats\n", shapes[i].name, d, apart(floats, end));
+        assert_true(d <= 1e-12);
+    }
+    run.rounds = false;
+    free(floats);
+    free(first);
+    free(end);
+    close_run(start);
+}
+
+#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov), cmocka_unit_test(test_adam), \
+              cmocka_unit_test(test_activations_are_rounded_alike)
 
 #else
 

@@ -62,6 +62,13 @@ recorded --local 3 --separate 1 --batch 33 --steps 31 --micro-batches 3 --slow 1
 replays 0 'bit for bit' "$work/run" --save "$work/again"
 check "other weights with micro-batches" cmp -s "$work/live" "$work/again"
 replays 0 'backward of flight 0, micro-batch 3 of 3' "$work/run" --show
+# Activations in bf16, also those of the head's own worker; of rounds, with a shadow, and of groups.
+for words in "--sync bsp --batch 32 --steps 20 --shadow" "--sync gssp --groups 2 --epochs 1"; do
+    read -ra arguments <<<"$words"
+    recorded --local 3 --separate 1 --activations bf16 "${arguments[@]}"
+    replays 0 'bit for bit' "$work/run" --save "$work/again"
+    check "other weights with activations in bf16: $words" cmp -s "$work/live" "$work/again"
+done
 recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2   # again with two flights
 # Where its time went: all of it, of each rank.
 ends_with 0 '^  rank [0-2] computes the most, .*; rank [0-2] waits the most' explain "$work/run"

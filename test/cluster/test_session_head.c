@@ -320,13 +320,18 @@ static void shares(int world, const char *list) {
     for (int r = 0; r < world; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "%s", list);
 }
 
+static void activations(int world, const char *format) {
+    for (int r = 0; r < world; r++) snprintf(nodes[r].config.activations, sizeof nodes[r].config.activations, "%s", format);
+}
+
 /* The weights after so many steps, for each. */
-static void train_reference(int world, const char *list, int separate) {
+static void train_reference(int world, const char *list, int separate, const char *format) {
     assert_true(whole->n_params <= sizeof reference[0] / sizeof reference[0][0]);
     echi_model_init(whole, 1, reference[0]);
     for (int steps = 1; steps <= STEPS; steps++) {
         prepare(world, "bsp", separate);
         shares(world, list);
+        activations(world, format);
         for (int r = 0; r < world; r++) nodes[r].config.steps = steps;
         run(world, train_main);
         for (int r = 0; r < world; r++) check(nodes[r].status, &nodes[r].error);
@@ -348,7 +353,7 @@ static void test_bsp_trains_what_ech_train_does(void **state) {
         const int world = runs[i].world;
         uint64_t samples = 0;
         double loss = 0;
-        train_reference(world, runs[i].shares, runs[i].separate);
+        train_reference(world, runs[i].shares, runs[i].separate, "fp32");
         prepare(world, "bsp", runs[i].separate);
         shares(world, runs[i].shares);
         for (int r = 0; r < world; r++) nodes[r].config.steps = STEPS;
@@ -375,6 +380,29 @@ static void test_bsp_trains_what_ech_train_does(void **state) {
         assert_true(fabs(loss / (double)samples - reference_loss) < 0.1 && fabs(nodes[0].report.train_loss - reference_loss) < 1e-4);
         for (int r = 1; r < world; r++) assert_memory_equal(nodes[r].weights, nodes[0].weights, head->n_params * sizeof(float));
     }
+}
+
+/* Whose gradients of activations go through other factors: a number that lies between two of bf16 may become the other one. */
+static void test_activations_in_bf16_come_and_go(void **state) {
+    (void)state;
+    static float floats[4096];
+    const size_t all = whole->n_params;
+    train_reference(2, "24,8", 1, "fp32");
+    memcpy(floats, reference[STEPS], all * sizeof *floats);
+    train_reference(2, "24,8", 1, "bf16");
+    prepare(2, "bsp", 1);
+    shares(2, "24,8");
+    activations(2, "bf16");
+    for (int r = 0; r < 2; r++) nodes[r].config.steps = STEPS;
+    run(2, node_main);
+    for (int r = 0; r < 2; r++)
+        if (nodes[r].status != ECH_E_END || nodes[r].closed != ECH_OK) fail_msg("rank %d: %s", r, nodes[r].error.text);
+    assert_string_equal(nodes[0].report.activations, "bf16");
+    const float *end = reference[STEPS];
+    const double trunk = apart(echi_buffer_host(nodes[0].params), end, trunk_params()), from_floats = apart(floats, end, all);
+    const double of_head = apart(nodes[0].weights, end + trunk_params(), head->n_params);
+    print_message("bf16: %.2g and %.2g at the end, %.2g from floats\n", trunk, of_head, from_floats);
+    assert_true(trunk < from_floats / 4 && of_head < from_floats / 4 && from_floats > 1e-5 && from_floats < 1e-2);
 }
 
 /* ------------------------------------------------------------ policies */
@@ -736,6 +764,7 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bsp_trains_what_ech_train_does),
+        cmocka_unit_test(test_activations_in_bf16_come_and_go),
         cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch),
         cmocka_unit_test(test_gssp_learns_beside_a_straggler),
         cmocka_unit_test(test_a_head_of_any_layers),

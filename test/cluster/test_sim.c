@@ -322,28 +322,31 @@ static void bytes_are_those_of_live_runs(void **state) {
  * but of who has the head; the trunk's gradients to their owner and weights back, but of who owns it. A shadow gets all activations again,
  * but its own. Micro-batches carry the same rows in more messages: a step of n samples in four has n / 4 in each, give or take one. Of
  * several heads each has the sum of its workers' gradients sent to each other: (F - 1) F W_f; what a message says of itself is 5 bytes
- * longer for what its lease says of heads. What they take on the wire counts: frames, and what a message says of itself. */
+ * longer for what its lease says of heads. In bf16 an activation takes two bytes, and so does its
+ * gradient. What they take on the wire counts: frames, and what a message says of itself. */
 static void bytes_are_those_of_the_formula(void **state) {
     (void)state;
     enum { WORLD = 4, HEAD = 2, OWNER = 1, SHADOW = 3, ROUNDS = 2 * TRAIN / 32, WIDTH = 4 * 4 * 4, TRUNK = 4 * 9 + 4, ALL = 40 + 780 + 52 };
     static const uint32_t n[WORLD] = {8, 3, 13, 8};
     static const uint16_t heads[] = {HEAD, 3, 0};   /* of two heads the first two */
     static const uint8_t head_of[WORLD] = {1, 0, 0, 1}, of_three[WORLD] = {2, 0, 0, 1};
-    /* nothing separated; a head; with a shadow; either in micro-batches; two heads, three; two in micro-batches */
-    static const struct { bool shadow; uint8_t micros, heads; } hows[] = {{0, 1, 0}, {0, 1, 0}, {1, 1, 0}, {0, 4, 0}, {1, 4, 0}, {0, 1, 2},
-                                                                          {0, 1, 3}, {0, 4, 2}};
+    /* nothing separated; a head; with a shadow; either in micro-batches; two heads, three; two in micro-batches; some of them in bf16 */
+    static const struct { bool shadow; uint8_t micros, heads, bf16; } hows[] = {
+        {0, 1, 0, 0}, {0, 1, 0, 0}, {1, 1, 0, 0}, {0, 4, 0, 0}, {1, 4, 0, 0}, {0, 1, 2, 0}, {0, 1, 3, 0}, {0, 4, 2, 0},
+        {0, 1, 0, 1}, {1, 4, 0, 1}, {0, 4, 2, 1}};
     for (int how = 0; how < (int)(sizeof hows / sizeof hows[0]); how++) {
         const bool shadow = hows[how].shadow;
         const uint32_t micros = hows[how].micros;
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         double rows = 0, copies = 0, answers = 0, pushes = 0, weights = 0;
-        const double lease = hows[how].heads ? 5 : 0;
+        const double lease = hows[how].heads ? 5 : 0, number = hows[how].bf16 ? 2 : 4;
         struct echi_plan p;
         plain_plan(&p, WORLD, "bsp");
         p.cut = how > 0;
         if (how > 0) p.head = HEAD;
         if (shadow) p.shadow = 1 + SHADOW;
         if (micros > 1) p.micro_batches = (uint8_t)micros;
+        if (hows[how].bf16) p.activations = ECHI_ACTIVATIONS_BF16;
         p.heads = hows[how].heads;
         for (int i = 0; i < p.heads; i++) p.head_rank[i] = heads[i];
         p.owner_of[0] = OWNER;
@@ -356,9 +359,9 @@ static void bytes_are_those_of_the_formula(void **state) {
             const uint32_t cut = micros < n[r] ? micros : n[r];
             for (uint32_t i = 0; i < cut; i++) {   /* those of n / cut samples, and those of one more */
                 const uint32_t some = n[r] / cut + (i < n[r] % cut);
-                if (r != head) rows += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2)) + lease;
-                if (r != head) answers += on_wire(ECHI_KIND_ACT_GRAD, some * 4.0 * WIDTH) + lease;
-                if (r != SHADOW) copies += on_wire(ECHI_KIND_ACT, some * (4.0 * WIDTH + 2));
+                if (r != head) rows += on_wire(ECHI_KIND_ACT, some * (number * WIDTH + 2)) + lease;
+                if (r != head) answers += on_wire(ECHI_KIND_ACT_GRAD, some * number * WIDTH) + lease;
+                if (r != SHADOW) copies += on_wire(ECHI_KIND_ACT, some * (number * WIDTH + 2));
             }
             if (r != OWNER) pushes += on_wire(ECHI_KIND_PUSH, floats) + lease;
             if (r != OWNER) weights += on_wire(ECHI_KIND_WEIGHTS, floats);
@@ -369,6 +372,7 @@ static void bytes_are_those_of_the_formula(void **state) {
         simulate_well(&a);
         unlink(plan);
         assert_int_equal(a.report.samples, 2 * TRAIN);
+        assert_string_equal(a.report.activations, how == 0 ? "" : hows[how].bf16 ? "bf16" : "fp32");
         assert_int_equal(bytes_of(&a.report, "activation"), ROUNDS * (shadow ? rows + copies : how ? rows : 0));
         assert_int_equal(bytes_of(&a.report, "activation_grad"), ROUNDS * (how ? answers : 0));
         assert_int_equal(bytes_of(&a.report, "head_sum"), !p.heads ? 0 :

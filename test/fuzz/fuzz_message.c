@@ -164,6 +164,11 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.heads = 3, p.head_rank[0] = 2, p.head_rank[2] = 1;
         p.head_of[2] = 1, p.head_of[3] = 2;
         break;
+    case 13: /* activations in bf16 */
+        p.owner_of[0] = 2, p.owner_of[1] = 1;
+        p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
+        p.activations = ECHI_ACTIVATIONS_BF16;
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},
@@ -177,7 +182,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, flights), 3},       {offsetof(struct echi_plan, micro_batches), 1},
             {offsetof(struct echi_plan, micro_batches), 2}, {offsetof(struct echi_plan, micro_batches), 9},
             {offsetof(struct echi_plan, gathers), 1},
-            {offsetof(struct echi_plan, owner_of), 4},
+            {offsetof(struct echi_plan, activations), ECHI_ACTIVATIONS}, {offsetof(struct echi_plan, owner_of), 4},
             {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 2},
             {offsetof(struct echi_plan, group_of), ECHI_NONE},
             {offsetof(struct echi_plan, optimizer), ECHI_OPTIMIZERS}, {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULE_STEP},
@@ -185,7 +190,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
             {offsetof(struct echi_plan, exchange), ECHI_EXCHANGE_RING}, {offsetof(struct echi_plan, exchange), ECHI_EXCHANGES},
         };
-        const int b = i - 12, count = sizeof bad / sizeof *bad;
+        const int b = i - 14, count = sizeof bad / sizeof *bad;
         if (b > count + 6) return 0;
         size_t len = seed_plan(b > count + 5 ? 9 : b > count + 1 ? 7 : 0, out, cap, good);
         uint8_t *last = out + len - ECHI_PART_BYTES;   /* of the seventh the last part */

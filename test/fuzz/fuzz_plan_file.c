@@ -45,6 +45,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "sync bsp\nworld 1\nround 8\noptimizer sgd\nschedule cosine\nlr_epochs 90\ngroup 0 owner 0 workers 0:8\n",
         "sync bsp\nworld 1\nround 8\noptimizer adamw\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\ngroup 0 owner 0 workers 0:8\n",
         "sync bsp\nworld 2\nround 16\nhead 1 from 1\nmicro_batches 8\ngathers 0\ngroup 0 owner 0 workers 0:8 1:8\n",
+        "sync bsp\nworld 2\nround 16\nhead 1 from 1\nactivations bf16\ngroup 0 owner 0 workers 0:8 1:8\n",
         "sync bsp\nworld 2\nround 16\ngroup 0 owner 0 workers 0:8 1:8\nlink 1 out 941 lowest 930.5 highest 943 in 940\n"
         "link 0 out 1e6 in 8e-3 lowest 8e-3 highest 9\n",
         NULL,
@@ -56,7 +57,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 /* clang-format off: as words on a line */
 static const char *const words[] = {
     "sync ", "bsp", "asp", "ssp", "gssp", "world ", "round ", "staleness ", "rounds_apart ", "flights ", "lr ", "momentum ", "decay ",
-    "micro_batches ", "gathers ",
+    "micro_batches ", "gathers ", "activations ", "bf16", "fp32",
     "head ", "none", "group ", "owner ", "workers ", "codec ", "dense", "topk:paper", "topk:balanced", "state_ratio ", "base ", ":",
     " 63:1", " 64:1", "1048576", "1048577", "16777216", "nan", "inf", "-0",
     "local", "outer_lr ", "outer_momentum ", "x4", "x10000", "x", "drop_older ", "/85", "optimizer ", "sgd", "nesterov", "adam", "adamw",

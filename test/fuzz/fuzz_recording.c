@@ -305,6 +305,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .cut = run[k].separated,
                                         .head = run[k].separated ? 0 : ECHI_NO_RANK, .flights = run[k].flights, .n = {4}, .round = 4,
                                         .micro_batches = run[k].micro_batches,
+                                        .activations = run[k].separated ? ECHI_ACTIVATIONS_BF16 : ECHI_ACTIVATIONS_FP32,
                                         .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5, .codec = run[k].codec}};
     if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;
     if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;

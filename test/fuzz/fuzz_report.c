@@ -29,7 +29,7 @@ static bool rank_or_none(const struct ech_report *r, int rank) { return rank >= 
 static void check(const struct ech_report *r) {
     FUZZ_CHECK(r->world >= 1 && r->world <= ECH_WORLD_MAX && r->n_groups >= 0 && r->n_groups <= ECH_GROUPS_MAX);
     FUZZ_CHECK(shown(r->model) && shown(r->data) && shown(r->sync) && shown(r->version) && shown(r->codec) && shown(r->ratio_reason));
-    FUZZ_CHECK(shown(r->better_plan) && shown(r->head_from));
+    FUZZ_CHECK(shown(r->better_plan) && shown(r->head_from) && shown(r->activations));
     for (int i = 0; i < ECH_WORLD_MAX; i++)
         FUZZ_CHECK(i < r->world ? r->group_of[i] >= -1 && r->group_of[i] < r->n_groups && r->batch[i] >= 0 : r->group_of[i] == -1);
     for (int g = 0; g < r->n_groups; g++) FUZZ_CHECK(rank_or_none(r, r->owner_of[g]) && r->owner_of[g] >= 0);

@@ -386,6 +386,7 @@ static void make_plan(int which, struct echi_plan *p) {
     p->flights = plans[which].flights;
     p->micro_batches = plans[which].micro_batches;
     p->gathers = plans[which].gathers;
+    p->activations = p->cut && which % 2 ? ECHI_ACTIVATIONS_BF16 : ECHI_ACTIVATIONS_FP32;   /* which no role has to know of */
     p->sync_norm = plans[which].sync_norm;
     p->staleness = 1;
     p->rounds_apart = 2;

@@ -63,7 +63,7 @@ static void draw_shards(struct sim *s) {
         memset(p, 0, sizeof *p);
         chosen(s, ECHI_SYNC_BSP);
     } while (p->world < 3 || p->round < 3 || (deterministic && p->round > N_MAX / ECHI_REDUCTION_BLOCK));
-    p->cut = p->sync_norm = p->micro_batches = p->gathers = p->codec = 0;
+    p->cut = p->activations = p->sync_norm = p->micro_batches = p->gathers = p->codec = 0;
     p->state_ratio = p->base[0] = 0;
     p->head = ECHI_NO_RANK;
     p->shadow = 0;

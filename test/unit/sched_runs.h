@@ -56,6 +56,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     if (sync == ECHI_SYNC_BSP && p->cut && !p->sync_norm && mix((uint32_t)s->seed, 151) % 2)
         p->micro_batches = (uint8_t)(2 + mix((uint32_t)s->seed, 152) % 3);
     p->gathers = sync == ECHI_SYNC_BSP && p->cut && !p->micro_batches && mix((uint32_t)s->seed, 153) % 2;
+    p->activations = p->cut && s->seed / 3 % 2 ? ECHI_ACTIVATIONS_BF16 : ECHI_ACTIVATIONS_FP32;
     p->lr = 0.1;
     p->momentum = 0.9;
     p->damping = sync == ECHI_SYNC_BSP || sync == ECHI_SYNC_LOCAL ? 0 : (double)(s->seed % 3) / 2;
@@ -102,6 +103,7 @@ static inline void choose_request(struct sim *s, enum echi_sync sync) {
                                      .separate = (int)below(s, 3) - 1,
                                      .has_cut = true,
                                      .heads = 1,
+                                     .activations = s->seed / 3 % 2 ? ECHI_ACTIVATIONS_BF16 : ECHI_ACTIVATIONS_FP32,
                                      .groups = (int)below(s, 4),
                                      .batch = 8 + below(s, 20),
                                      .staleness = below(s, 4),
@@ -419,7 +421,7 @@ static inline void take_up(struct sim *s) {
 static inline void take_blocks(struct sim *s) {
     struct echi_plan *p = &s->plan;
     p->deterministic = 1;
-    p->sync_norm = p->codec = 0;
+    p->activations = p->sync_norm = p->codec = 0;
     p->state_ratio = p->base[0] = 0;
     give_up_heads(p);
     p->round *= ECHI_REDUCTION_BLOCK;

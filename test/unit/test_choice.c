@@ -746,6 +746,32 @@ static void net_of(const struct net *net, int world, const double *speed, double
 
 static double worth_now(void) { return choice.candidate[choice.taken].goodput * (1 - choice.candidate[choice.taken].error); }
 
+/* Activations that are asked for in bf16 count as half, wherever the cut is, and their labels as ever; nobody chooses them. */
+static void rows_of_bf16_count_as_half(void **state) {
+    (void)state;
+    static const double speed[] = {4000, 4000, 4000, 4000};
+    static const struct net net = {.params = {156, 2416, 48120, 10164, 850}, .width = {0, 1176, 400, 120, 84},
+                                   .part = {0.3, 0.5, 0.15, 0.04, 0.01}, .usual = 2};
+    net_of(&net, 4, speed, 1.25e7);
+    request.separate = 1;
+    take();
+    assert_true(plan.cut == 2 && plan.activations == ECHI_ACTIVATIONS_FP32 && request.load.row == 1602 && request.load.row_grad == 1600);
+    const double floats = choice.candidate[choice.taken].rate;
+    request.activations = ECHI_ACTIVATIONS_BF16;
+    for (int cut = 1; cut < NET; cut++) {
+        echi_plan_request_cut(&request, cut);
+        assert_int_equal(request.load.row_grad, 2 * net.width[cut]);
+        assert_int_equal(request.load.row, 2 * net.width[cut] + 2);
+    }
+    echi_plan_request_cut(&request, 2);
+    take();
+    assert_int_equal(plan.activations, ECHI_ACTIVATIONS_BF16);
+    assert_true(choice.candidate[choice.taken].rate > 1.05 * floats);
+    request.separate = 0;
+    take();
+    assert_int_equal(plan.activations, ECHI_ACTIVATIONS_FP32);   /* there are none */
+}
+
 /* Each cut, and none, is asked for by itself: what is taken when it is left open is worth nearly as much as the best of them. */
 static int best_of_each(const struct net *net) {
     const struct echi_plan_request open = request;
@@ -1153,6 +1179,7 @@ int main(void) {
         cmocka_unit_test(the_head_begins_where_it_is_the_fastest),
         cmocka_unit_test(a_head_that_does_not_pay_is_not_separated),
         cmocka_unit_test(heads_are_as_many_as_pay),
+        cmocka_unit_test(rows_of_bf16_count_as_half),
         cmocka_unit_test(a_table_is_nearly_the_best),
         cmocka_unit_test(a_table_is_one_of_the_model),
         cmocka_unit_test(a_choice_can_be_watched),

@@ -232,7 +232,7 @@ static void test_refused_text(void **state) {
         {"lr-steps", "1,2,3,4,5,6,7,8,9", "up to 8"}, {"lr-steps", "1e6", "ascending"}, {"lr-steps", "nan", "ascending"},
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
         {"sync", "", "gssp"}, {"augment", "", "crop-flip"}, {"precision", "", "fp32, tf32 or bf16"},
-        {"precision", "fp16", "fp32, tf32 or bf16"},
+        {"precision", "fp16", "fp32, tf32 or bf16"}, {"activations", "", "fp32 or bf16"}, {"activations", "tf32", "fp32 or bf16"},
         {"heads", "0", "from 1 to 8"}, {"heads", "9", "from 1 to 8"}, {"heads", "12", "from 1 to 8"}, {"heads", "two", "or auto"},
         {"augment", "on", "crop-flip"}, {"augment", "crop", "auto"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"},
         {"shares", "1,2,", "speed"},

@@ -134,14 +134,16 @@ static void plain_sgd_has_no_moments(void **state) {
     assert_int_equal(moments_of(&inner, false), all);
 }
 
-/* Of a worker, of a head's owner, with two steps in flight, in reduction blocks, in micro-batches, and of a node that evaluates, too. */
+/* Of a worker, of a head's owner, with two steps in flight, in reduction blocks, in micro-batches, with activations in
+ * bf16, and of a node that evaluates, too. */
 static void stacks_are_counted(void **state) {
     (void)state;
     static const char net[] = "input 1 6 6\nconv2d out 8 kernel 3\nrelu\nfc out 20\nfc out 3\n";
-    static const struct { bool separated, deterministic; int flights, rank, tests, micro_batches; } of[] = {
-        {false, false, 1, 1, 0, 0}, {false, false, 1, 0, 7, 0}, {true, false, 2, 0, 7, 0}, {true, false, 1, 1, 0, 0},
-        {false, true, 1, 1, 0, 0}, {true, true, 1, 1, 0, 0}, {true, false, 1, 0, 7, 3}, {true, false, 1, 1, 0, 2},
-        {true, true, 1, 1, 0, 3}};
+    static const struct { bool separated, deterministic; int flights, rank, tests, micro_batches; bool bf16; } of[] = {
+        {false, false, 1, 1, 0, 0, false}, {false, false, 1, 0, 7, 0, false}, {true, false, 2, 0, 7, 0, false},
+        {true, false, 1, 1, 0, 0, false}, {false, true, 1, 1, 0, 0, false}, {true, true, 1, 1, 0, 0, false},
+        {true, false, 1, 0, 7, 3, false}, {true, false, 1, 1, 0, 2, false}, {true, true, 1, 1, 0, 3, false},
+        {true, false, 2, 0, 7, 0, true}, {true, false, 1, 1, 0, 2, true}};
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
         struct echi_plan like = bsp;
         like.sync = of[i].flights > 1 ? ECHI_SYNC_SSP : ECHI_SYNC_BSP;
@@ -151,6 +153,7 @@ static void stacks_are_counted(void **state) {
         setup.plan.micro_batches = (uint8_t)of[i].micro_batches;
         setup.plan.cut = of[i].separated ? (uint8_t)job.cut_params : 0;
         setup.plan.head = of[i].separated ? 0 : ECHI_NO_RANK;
+        setup.plan.activations = of[i].bf16 ? ECHI_ACTIVATIONS_BF16 : ECHI_ACTIVATIONS_FP32;
         setup.cut = of[i].separated ? job.cut_params : job.n_layers;
         setup.cut_width = (uint32_t)echi_job_width(&job, &setup.plan);
         setup.rank = of[i].rank;

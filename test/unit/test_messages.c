@@ -474,7 +474,7 @@ static void plans_of_several_heads(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 42; i++) {
+    for (int i = 0; i < 44; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -518,12 +518,27 @@ static void plans_that_make_no_sense(void **state) {
         case 37: p.schedule.kind = ECHI_SCHEDULE_COSINE; break; /* and still steps */
         case 33: p.reserve = 1; break;                          /* and workers in it */
         case 34: p.n_groups = 1, p.reserve = 1; break;          /* and no other group */
+        case 42: p.activations = ECHI_ACTIVATIONS; break;
+        case 43: p.activations = 1, p.cut = 0, p.head = ECHI_NO_RANK, p.flights = 1; break;   /* to no head */
         case 41: p.shares_follow = 1; break;                    /* of an asynchronous run */
         case 35: p.n_groups = 3, p.reserve = 1, p.base[2] = 1, p.owner_of[2] = 2; break;   /* its owner has a group */
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
-    struct echi_plan p = good_plan();
+    struct echi_plan p = good_plan(), back;
+    uint8_t bytes[ECHI_PLAN_BYTES_MAX];
+    p.activations = ECHI_ACTIVATIONS_BF16;
+    assert_true(echi_plan_valid(&p) && echi_plan_decode(bytes, echi_plan_encode(&p, bytes, sizeof bytes), &back));
+    assert_int_equal(back.activations, ECHI_ACTIVATIONS_BF16);
+    p = plan_of_heads();
+    p.heads = 0;
+    memset(p.head_rank, 0, sizeof p.head_rank);
+    memset(p.head_of, 0, sizeof p.head_of);
+    p.deterministic = 1, p.round = 320, p.n[3] = 304;
+    assert_true(echi_plan_valid(&p));
+    p.activations = ECHI_ACTIVATIONS_BF16;   /* one node would round nothing */
+    assert_false(echi_plan_valid(&p));
+    p = good_plan();
     p.n_groups = 3, p.reserve = 1, p.base[2] = 1, p.owner_of[2] = 0;
     assert_true(echi_plan_valid(&p));
     /* Under bsp the shares of a round add up to it. */

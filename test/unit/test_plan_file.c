@@ -251,6 +251,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
         if (p.sync == ECHI_SYNC_BSP && 2 * p.world <= ECHI_WORLD_MAX && echi_random_below(r, 2))
             p.micro_batches = (uint8_t)(2 + echi_random_below(r, ECHI_MICRO_MAX - 1));
         p.gathers = p.sync == ECHI_SYNC_BSP && !p.micro_batches && echi_random_below(r, 2);
+        p.activations = (uint8_t)echi_random_below(r, ECHI_ACTIVATIONS);
         if (p.world > 1 && echi_random_below(r, 2)) p.shadow = (uint16_t)(1 + (p.head + 1 + echi_random_below(r, p.world - 1u)) % p.world);
     }
     const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.cut;
@@ -292,7 +293,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
 static void spoil(struct echi_random *r, struct echi_plan *p) {
     const uint32_t rank = echi_random_below(r, p->world), g = echi_random_below(r, ECHI_GROUPS_MAX);
     const uint32_t heads = p->heads ? p->heads : 1;   /* a plan of one says nothing of these */
-    switch (echi_random_below(r, p->heads ? 23 : 20)) {
+    switch (echi_random_below(r, p->heads ? 24 : 21)) {
     case 0: p->sync = (uint8_t)echi_random_below(r, ECHI_SYNCS); break;
     case 1: p->owner_of[g] = (uint16_t)echi_random_below(r, 2u * p->world); break;
     case 2: p->group_of[rank] = ECHI_NONE, p->n[rank] = p->divisor[rank] = p->inner[rank] = 0; break;
@@ -313,8 +314,9 @@ static void spoil(struct echi_random *r, struct echi_plan *p) {
     case 17: p->micro_batches = 2; break;
     case 18: p->inner[rank] = p->inner[rank] ? 0 : 3; break;
     case 19: p->gathers = 1; break;
-    case 20: p->head_rank[echi_random_below(r, heads)] = (uint16_t)echi_random_below(r, 2u * p->world); break;
-    case 21: p->head_of[rank] = (uint8_t)echi_random_below(r, heads); break;
+    case 20: p->activations = ECHI_ACTIVATIONS_BF16; break;
+    case 21: p->head_rank[echi_random_below(r, heads)] = (uint16_t)echi_random_below(r, 2u * p->world); break;
+    case 22: p->head_of[rank] = (uint8_t)echi_random_below(r, heads); break;
     default: p->head = (uint16_t)rank;
     }
 }

@@ -313,6 +313,7 @@ static void requests_come_back(void **state) {
         request.shard_rank_given = shards[i / 2].rank[0] > 0;
         memcpy(request.shard_rank, shards[i / 2].rank, sizeof request.shard_rank);
         request.keep_all = i % 2;
+        request.activations = (enum echi_activations)(i % ECHI_ACTIVATIONS);
         request.exchange = (enum echi_exchange)(i % (ECHI_EXCHANGES + 1));
         for (size_t k = 0; k < i; k++) {
             struct echi_measured *m = &request.evidence.of[request.evidence.count++];

@@ -104,7 +104,7 @@ static struct ech_report sample(void) {
                            .slot_bytes = {1000, [3] = UINT64_MAX}, .activation_bytes = {[2] = 7}, .behind = 1.5,
                            .n_loss_curve = 2, .loss_curve = {{32, 2.25}, {96, 1.5}},
                            .measured_efficiency = 0.875, .measured_efficiency_error = -1, .simulated = 1,
-                           .n_heads = 2, .head_rank = {2, 0},
+                           .n_heads = 2, .head_rank = {2, 0}, .activations = "bf16",
                            .spent = {{0.5f, 1, 1.5f, 2, 2.5f, 3, 3.5f, 4, 4.5f}}};
     return r;
 }
@@ -122,6 +122,7 @@ static void test_keys(void **state) {
     static const char *const lines[] = {
         "\"version\": \"0.1.0\"", "\"model\": \"lenet5\"", "\"data\": \"data/mnist\"", "\"sync\": \"gssp\"", "\"separate\": 1",
         "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"head_from\": \"fc1\"",
+        "\"activations\": \"bf16\"",
         "\"batch\": [8, 8, 0, 8]",
         "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"link\": [94, 0, 940.5, 0]",
         "\"link_out\": [{\"rate\": 94, \"lowest\": 90, \"highest\": 95}, {\"rate\": 0, \"lowest\": 0, \"highest\": 0}, ",

@@ -64,6 +64,7 @@ static struct ech_report *random_report(void) {
     text(r->ratio_reason, sizeof r->ratio_reason);
     text(r->better_plan, sizeof r->better_plan);
     text(r->head_from, sizeof r->head_from);
+    text(r->activations, sizeof r->activations);
     r->world = below(8) ? 1 + below(20) : ECH_WORLD_MAX;
     r->separate = below(2);
     r->n_groups = below(ECH_GROUPS_MAX + 1);

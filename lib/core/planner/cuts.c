@@ -19,7 +19,8 @@ void echi_plan_request_cut(struct echi_plan_request *w, int cut) {
     w->load.head = bytes(side[1], sizeof(float));
     w->load.layers = (uint32_t)cut;
     w->load.head_layers = (uint32_t)(l->count - cut);
-    w->load.row_grad = w->has_cut ? bytes(l->width[cut], sizeof(float)) : 0;
+    const size_t activation = w->activations == ECHI_ACTIVATIONS_BF16 ? sizeof(uint16_t) : sizeof(float);
+    w->load.row_grad = w->has_cut ? bytes(l->width[cut], activation) : 0;
     w->load.row = w->load.row_grad <= UINT32_MAX - ECHI_LABEL_BYTES ? w->load.row_grad + ECHI_LABEL_BYTES : UINT32_MAX;
 }
 

@@ -22,6 +22,7 @@ struct echi_plan_request {
     bool shadow;                       /* a separate head has a shadow */
     int micro_batches;                 /* BSP with a head: of a step; 1: it is whole; 0: as many as are the fastest (echi_plan_choose) */
     int heads;                         /* BSP, separated: so many nodes train those layers; 0: as many as pay (echi_choice.h), else one */
+    enum echi_activations activations; /* beside a head, as in the plan */
     bool one_flight;                   /* workers have one step in flight, whatever they wait for, and steps are whole */
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */

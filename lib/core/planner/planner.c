@@ -597,6 +597,7 @@ ech_status echi_plan_make(const struct echi_plan_request *w, const struct echi_t
         plan->head = (uint16_t)head_of(w, times, fast);
         plan->shadow = (uint16_t)(1 + shadow_of(w, times, plan->head, plan->round));
     }
+    if (plan->cut) plan->activations = (uint8_t)w->activations;
     if (w->micro_batches > 1 && plan->cut) {
         const char *whole = echi_plan_steps_whole(w, plan);
         if (whole) return refuse(text, cap, whole);

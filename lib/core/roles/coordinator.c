@@ -77,8 +77,10 @@ void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions
         ech_status status = echi_plan_choose(&c->request, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return echi_end_with(c, status, -1, text, out);
     }
-    /* All that is predicted from here on is of this plan, and of others that are cut there. */
-    if (c->setup->plan.cut && c->setup->plan.cut != c->request.layers.cut && c->request.layers.count > 0) {
+    /* All that is predicted from here on is of this plan, and of others that are cut there and send as it does. */
+    const bool as_asked = c->setup->plan.cut == c->request.layers.cut && c->setup->plan.activations == c->request.activations;
+    if (c->setup->plan.cut && !as_asked && c->request.layers.count > 0) {
+        c->request.activations = (enum echi_activations)c->setup->plan.activations;
         echi_plan_request_cut(&c->request, c->setup->plan.cut);
         echi_plan_times_cut(&c->request, c->setup->plan.cut, c->times);
     }

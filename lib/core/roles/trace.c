@@ -489,6 +489,7 @@ void echi_plan_request_put(struct echi_writer *w, const struct echi_plan_request
     echi_put8(w, s->shadow);
     echi_put8(w, (uint8_t)s->micro_batches);
     echi_put8(w, (uint8_t)s->heads);
+    echi_put8(w, (uint8_t)s->activations);
     echi_put8(w, s->one_flight);
     echi_put8(w, (uint8_t)s->groups);
     echi_put8(w, (uint8_t)s->shares);
@@ -539,10 +540,10 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     const uint8_t sync = echi_get8(r);
     const uint16_t world = echi_get16(r);
     const uint8_t separate = echi_get8(r), has_cut = echi_get8(r), shadow = echi_get8(r), micros = echi_get8(r), heads = echi_get8(r);
-    const uint8_t one_flight = echi_get8(r);
+    const uint8_t activations = echi_get8(r), one_flight = echi_get8(r);
     const uint8_t groups = echi_get8(r), shares = echi_get8(r);
     if (sync >= ECHI_SYNCS || world < 1 || world > ECHI_WORLD_MAX || separate > 2 || micros > ECHI_MICRO_MAX ||
-        heads > ECHI_HEADS_MAX || groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
+        heads > ECHI_HEADS_MAX || activations >= ECHI_ACTIVATIONS || groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
         r->ok = false;
     s->sync = (enum echi_sync)sync;
     s->world = world;
@@ -551,6 +552,7 @@ bool echi_plan_request_get(struct echi_reader *r, struct echi_plan_request *s) {
     s->shadow = shadow != 0;
     s->micro_batches = micros;
     s->heads = heads;
+    s->activations = (enum echi_activations)activations;
     s->one_flight = one_flight != 0;
     s->groups = groups;
     s->shares = (enum echi_shares)shares;

@@ -29,6 +29,10 @@ enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, 
 /* How the gradients of a part are summed, and its weights given out (lib/core/exchange). */
 enum echi_exchange { ECHI_EXCHANGE_SERVER, ECHI_EXCHANGE_RING, ECHI_EXCHANGES };
 
+/* How activations at the cut travel, and their gradients back: as they are, or rounded to bf16, two bytes each. */
+enum echi_activations { ECHI_ACTIVATIONS_FP32, ECHI_ACTIVATIONS_BF16, ECHI_ACTIVATIONS };
+const char *echi_activations_name(int activations);   /* NULL: there is no such */
+
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. What each event asks for comes first, and what is as long as the
  * world or the model last: in a simulation each of a thousand nodes has a plan of its own, and no cache has room for them. */
 struct echi_plan {
@@ -47,6 +51,7 @@ struct echi_plan {
                                              head only, not with sync_norm, nor where a batch-norm is in front of the cut */
     uint8_t gathers;                      /* 1: the head waits until all rows of a round are there, and computes them in one visit, as long
                                              as nobody is lost; else it takes what there is. BSP with a head only, of whole steps */
+    uint8_t activations;                  /* enum echi_activations; bf16 with a head only, not with `deterministic` */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole reduction blocks, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
@@ -218,7 +223,7 @@ int echi_ring_weights_from(const struct echi_plan *plan, int rank, int part);
 int echi_ring_weights_next(const struct echi_plan *plan, int rank, int part);
 
 #define ECHI_PLAN_BYTES(world)                                                                                                    \
-    (200 + 2 * ECHI_SHARDS_MAX + 2 * ECHI_HEADS_MAX + 6 * ECHI_GROUPS_MAX + 10 * (world) +                                   \
+    (201 + 2 * ECHI_SHARDS_MAX + 2 * ECHI_HEADS_MAX + 6 * ECHI_GROUPS_MAX + 10 * (world) +                                   \
      ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);

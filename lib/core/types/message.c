@@ -347,6 +347,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->micro_batches && (p->sync != ECHI_SYNC_BSP || !p->cut || p->sync_norm || 2 * p->world > ECHI_WORLD_MAX)) return false;
     /* A micro-batch may wait at its worker until one before it is answered. */
     if (p->gathers > 1 || (p->gathers && (p->sync != ECHI_SYNC_BSP || !p->cut || p->micro_batches))) return false;
+    if (p->activations >= ECHI_ACTIVATIONS || (p->activations && (!p->cut || p->deterministic))) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
     const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->cut;
     if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
@@ -433,6 +434,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->flights);
     echi_put8(&w, p->micro_batches);
     echi_put8(&w, p->gathers);
+    echi_put8(&w, p->activations);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put8(&w, p->sync_norm);
@@ -486,6 +488,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->flights = echi_get8(&r);
     p->micro_batches = echi_get8(&r);
     p->gathers = echi_get8(&r);
+    p->activations = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->sync_norm = echi_get8(&r);

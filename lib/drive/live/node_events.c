@@ -206,6 +206,9 @@ static void log_plan(struct echi_node *n) {
         echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head, from %s on, is trained by rank %d",
                         n->job->layer[p->cut].name, p->head);
     if (p->gathers) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: the head computes each round's rows in one visit");
+    if (p->activations)
+        echi_config_log(n->c->config, ECH_LOG_INFO, "plan: activations and their gradients travel as %s",
+                        echi_activations_name(p->activations));
     if (p->micro_batches) echi_config_log(n->c->config, ECH_LOG_INFO, "plan: each step is cut in %d micro-batches", p->micro_batches);
     for (int i = 0; i < p->heads; i++) {
         uint32_t rows = 0;
@@ -431,7 +434,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
     if (!echi_job_fits(&n->setup.plan, e->kind, e->payload, e->payload_len, len)) return false;
     if (e->kind != ECHI_KIND_ACT) return true;
-    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * echi_job_width(n->job, &n->setup.plan) * sizeof(echi_real);
+    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * echi_job_row_bytes(n->job, &n->setup.plan);
     for (uint32_t i = 0; i < m->lease.n; i++)
         if (echi_load16(labels + i * ECHI_LABEL_BYTES) >= n->job->classes) return false;
     return true;

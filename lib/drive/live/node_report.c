@@ -82,6 +82,7 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p, const str
     r->n_groups = p->n_groups - (p->reserve && echi_plan_workers(p, echi_plan_reserve(p)) == 0);
     r->head = p->cut ? p->head : -1;
     snprintf(r->head_from, sizeof r->head_from, "%s", p->cut ? job->layer[p->cut].name : "");
+    snprintf(r->activations, sizeof r->activations, "%s", p->cut ? echi_activations_name(p->activations) : "");
     r->round = (int)p->round;
     r->micro_batches = p->micro_batches ? p->micro_batches : 1;
     if (p->codec == ECHI_CODEC_DENSE) snprintf(r->codec, sizeof r->codec, "dense");

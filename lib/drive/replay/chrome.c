@@ -38,7 +38,7 @@ struct host {
     int64_t piece_begin, piece_end, now;
     struct message *sent_first, *sent_last;
     uint8_t *taken; int tracks;            /* of the way out */
-    bool coded;
+    bool coded, rounded;                   /* pushes and weights; activations */
     uint32_t part[ECHI_PARTS_MAX], cut_width;   /* parameters of a part */
     uint64_t head_params;
 };
@@ -211,12 +211,12 @@ static ech_status compute(struct trace *x, int rank, const struct echi_traced *t
 /* ----------------------------------------------------------------- messages */
 
 static uint64_t bytes_of(const struct trace *x, const struct host *h, int rank, const struct echi_msg *m) {
-    const uint64_t real = x->recording[rank].about.real_bytes;
+    const uint64_t real = x->recording[rank].about.real_bytes, row = h->cut_width * (h->rounded ? 2 : real);
     switch (m->kind) {
     case ECHI_KIND_PUSH: case ECHI_KIND_WEIGHTS: case ECHI_KIND_RING_SUM: case ECHI_KIND_RING_WEIGHTS:
         return h->coded || m->part >= ECHI_PARTS_MAX ? 0 : h->part[m->part] * real;
-    case ECHI_KIND_ACT: return (uint64_t)m->lease.n * (h->cut_width * real + 2);
-    case ECHI_KIND_ACT_GRAD: return (uint64_t)m->lease.n * h->cut_width * real;
+    case ECHI_KIND_ACT: return (uint64_t)m->lease.n * (row + ECHI_LABEL_BYTES);
+    case ECHI_KIND_ACT_GRAD: return (uint64_t)m->lease.n * row;
     case ECHI_KIND_HEAD_SUM: return h->head_params * real;
     default: return 0;
     }
@@ -337,6 +337,7 @@ static ech_status on_sent(struct trace *x, int rank, const struct echi_event *e,
 static void take_setup(struct host *h, const struct echi_setup *s) {
     const struct echi_parts *parts = &s->plan.parts;
     h->coded = s->plan.codec != ECHI_CODEC_DENSE;
+    h->rounded = s->plan.activations == ECHI_ACTIVATIONS_BF16;
     h->cut_width = s->cut_width;
     h->head_params = 0;
     for (int i = 0; i < parts->count; i++) {
