@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the scripts about lost nodes share; sourced: four nodes of one role each, which train until one is lost, and what must hold then.
 . "$(dirname "${BASH_SOURCE[0]}")/cluster.bash"
-light_if_watched
+light
 
 plan_of_roles "$work/plan"
 role=(coordinator head owner worker)
 idx_set "$work/data" 2000 100
-endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --slow 32)   # they sleep for most of the time
+slow=$([ -n "${SAN:-}" ] && echo 32 || echo 64)   # they sleep for most of the time
+endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --slow $slow)
 deadline=10   # seconds, where silence is to end a run: heartbeats come ten times as often, however busy the machine is
 epochs=$(under thread && echo 1 || echo 2)   # of 2,000 samples, where a run is to come to its end: seconds
 

@@ -141,8 +141,8 @@ refuse 2 'separate is on, but model small.model has no fully connected layers be
 refuse 13 "$work/no/s" --data "$good" --save "$work/no/s"
 refuse 13 '/dev/full.*device' --data "$good" --report /dev/full
 echo before | tee "$work/saved" >"$work/report"
-expect 21 'the loss .*--lr' --data glyphs --lr 1000 --local 3 "${outputs[@]}"
-expect 21 'the loss .*--lr' --data glyphs --lr 1000 --local 2 --sync gssp "${outputs[@]}"
+expect 21 'the loss .*--lr' --data "$good" --lr 1000 --local 3 "${outputs[@]}"
+expect 21 'the loss .*--lr' --data "$good" --lr 1000 --local 2 --sync gssp "${outputs[@]}"
 [ "$(cat "$work/saved" "$work/report")" = $'before\nbefore' ] || bad "a diverged run wrote over a file"
 expect 26 'target-accuracy' --data "$good" --steps 2 --target-accuracy 0.999 "${outputs[@]}"
 check "a run that missed its target keeps what it has" [ "$(wc -c <"$work/saved")" -gt 100000 ]

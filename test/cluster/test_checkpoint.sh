@@ -5,7 +5,7 @@
 # make check only: 25 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "the thread that writes is that of test_checkpoint, which runs here"
-light_if_watched
+light
 idx_set "$work/data" 2000 100
 kept=$work/kept
 newest() { ls "$kept"/*.complete 2>/dev/null | tail -n 1; }

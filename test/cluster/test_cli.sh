@@ -5,6 +5,8 @@
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "the threads are those of test_liveness.sh and test_lost_node.sh, which run here"
 expect() { ends_with "$@"; }   # here of any command
+idx_set "$work/data" 2000 100
+pictures=(--data "$work/data")   # opened in no time: glyphs are drawn before most options are looked at
 # The same for what must fail before anything starts: one line, no more.
 refuse() {
     expect "$@"
@@ -49,7 +51,7 @@ refuse '1[0-9]' "'nope' is no built-in model.*lenet5, resnet18, vgg19" model nop
 
 # --- which kernels compute, and why those
 printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 3 pad 1' 'conv2d out 16 kernel 3 pad 1' 'fc out 10' >"$work/model"
-expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 \
+expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train "${pictures[@]}" --steps 1 --eval-every 0 \
     --model "$work/model" --verbose
 grep -qE 'kernels: trunk, conv2: conv .*F\(2x2\) [0-9.]+, F\(4x4\) [0-9.]+ of direct sums' "$work/err" || bad "no reasons for conv2"
 grep -qE 'kernels: evaluation: [0-9.]+ MiB' "$work/err" || bad "no memory of what evaluates"
@@ -69,64 +71,64 @@ done
 refuse 2 'no option --nodes; did you mean --workers' sim --nodes 3
 refuse 2 'no option --nodes; did you mean --world' doctor --nodes 3
 refuse 2 "'glyphs' is no option; options begin with --" train glyphs
-refuse 2 "'old' is no option; --resume takes no value" train --data glyphs --resume old
-refuse 2 'schedule is step, but lr-steps is missing' train --data glyphs --schedule step
-refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train --data glyphs --epochs 2 --schedule cosine --warmup 3
-refuse 2 'momentum is 0.9, but optimizer is adam' train --data glyphs --optimizer adam --momentum 0.9
-refuse 2 'beta2 is given, but optimizer is sgd' train --data glyphs --beta2 0.9
-refuse 2 "epsilon is '0': give a number from 1e-12 to 1" train --data glyphs --optimizer adam --epsilon 0
+refuse 2 "'old' is no option; --resume takes no value" train "${pictures[@]}" --resume old
+refuse 2 'schedule is step, but lr-steps is missing' train "${pictures[@]}" --schedule step
+refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train "${pictures[@]}" --epochs 2 --schedule cosine --warmup 3
+refuse 2 'momentum is 0.9, but optimizer is adam' train "${pictures[@]}" --optimizer adam --momentum 0.9
+refuse 2 'beta2 is given, but optimizer is sgd' train "${pictures[@]}" --beta2 0.9
+refuse 2 "epsilon is '0': give a number from 1e-12 to 1" train "${pictures[@]}" --optimizer adam --epsilon 0
 refuse 2 '--batch needs a value' train --batch
-refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
-refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1
-refuse 2 'coordinator is missing' train --data glyphs --world 2
-refuse 2 'sync.*bsp, asp, ssp, gssp, local or auto' train --data glyphs --sync fast
-refuse 2 'separate.*layer relu1 of model lenet5.*it has no parameters.*conv2' train --data glyphs --separate 2
-refuse 2 'lr.*nan.*number' train --data glyphs --lr nan
-refuse 2 'samples-per-step' train --data glyphs --samples-per-step 8
-refuse 2 '--local.*from 1 to 64' train --data glyphs --local 65
-refuse 2 '--world 65.*1 to 64 nodes' train --data glyphs --world 65 --rank 0 --coordinator 127.0.0.1:0
-refuse 2 'leave out --rank' train --data glyphs --local 2 --world 2
-refuse 2 'names rank 4' train --data glyphs --local 4 --slow 4=2
-refuse 2 "slow '3:4'|slow.*3:4" train --data glyphs --local 4 --slow 3:4
-refuse 2 "slow.*0\.5.*1 to" train --data glyphs --local 4 --slow 1=0.5
-refuse 2 'shares has 3 numbers for 4 nodes' train --data glyphs --local 4 --batch 60 --shares 20,20,20
-refuse 2 'every is given, but checkpoint is missing' train --data glyphs --every 50
-refuse 2 'keep is given, but checkpoint is missing' train --data glyphs --keep 2
-refuse 2 'resume is on, but checkpoint is missing' train --data glyphs --resume
-refuse 2 '--progress.*auto, on or off' train --data glyphs --progress maybe
-ECH_RNAK=1 refuse 2 'ECH_RNAK, which is no option' train --data glyphs
-ECH_BATCH=many refuse 2 'ECH_BATCH.*many.*whole number' train --data glyphs
+refuse 2 'rank.*1024.*0 to 1023' train "${pictures[@]}" --rank 1024
+refuse 2 'rank is 2.*world is 2' train "${pictures[@]}" --rank 2 --world 2 --coordinator 127.0.0.1:1
+refuse 2 'coordinator is missing' train "${pictures[@]}" --world 2
+refuse 2 'sync.*bsp, asp, ssp, gssp, local or auto' train "${pictures[@]}" --sync fast
+refuse 2 'separate.*layer relu1 of model lenet5.*it has no parameters.*conv2' train "${pictures[@]}" --separate 2
+refuse 2 'lr.*nan.*number' train "${pictures[@]}" --lr nan
+refuse 2 'samples-per-step' train "${pictures[@]}" --samples-per-step 8
+refuse 2 '--local.*from 1 to 64' train "${pictures[@]}" --local 65
+refuse 2 '--world 65.*1 to 64 nodes' train "${pictures[@]}" --world 65 --rank 0 --coordinator 127.0.0.1:0
+refuse 2 'leave out --rank' train "${pictures[@]}" --local 2 --world 2
+refuse 2 'names rank 4' train "${pictures[@]}" --local 4 --slow 4=2
+refuse 2 "slow '3:4'|slow.*3:4" train "${pictures[@]}" --local 4 --slow 3:4
+refuse 2 "slow.*0\.5.*1 to" train "${pictures[@]}" --local 4 --slow 1=0.5
+refuse 2 'shares has 3 numbers for 4 nodes' train "${pictures[@]}" --local 4 --batch 60 --shares 20,20,20
+refuse 2 'every is given, but checkpoint is missing' train "${pictures[@]}" --every 50
+refuse 2 'keep is given, but checkpoint is missing' train "${pictures[@]}" --keep 2
+refuse 2 'resume is on, but checkpoint is missing' train "${pictures[@]}" --resume
+refuse 2 '--progress.*auto, on or off' train "${pictures[@]}" --progress maybe
+ECH_RNAK=1 refuse 2 'ECH_RNAK, which is no option' train "${pictures[@]}"
+ECH_BATCH=many refuse 2 'ECH_BATCH.*many.*whole number' train "${pictures[@]}"
 ECH_INSTALL=0 refuse 2 '--data is missing' train
 
 # --- files
 refuse 13 "$work/nowhere" train --data "$work/nowhere"
-refuse 13 '--report .*its folder is not there' train --data glyphs --report "$work/nowhere/r.json"
-refuse 13 '--curve .*its folder is not there' train --data glyphs --curve "$work/nowhere/c.csv"
-refuse 13 '--save .*it is a folder' train --data glyphs --save "$work"
-expect '1[34]' "$work/no.model|no.model" train --data glyphs --model "$work/no.model" 2>/dev/null
+refuse 13 '--report .*its folder is not there' train "${pictures[@]}" --report "$work/nowhere/r.json"
+refuse 13 '--curve .*its folder is not there' train "${pictures[@]}" --curve "$work/nowhere/c.csv"
+refuse 13 '--save .*it is a folder' train "${pictures[@]}" --save "$work"
+expect '1[34]' "$work/no.model|no.model" train "${pictures[@]}" --model "$work/no.model" 2>/dev/null
 
 # --- a run
 expect 0 '^  accuracy ' train --data glyphs --steps 20 --report "$work/one.json" --progress off
 grep -q '^  "steps": 20,$' "$work/one.json" || bad "one.json has no 20 steps"
-expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" \
+expect 0 'group 0' train "${pictures[@]}" --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" \
     --save "$work/four.safetensors" --eval-every 500 --curve "$work/four.csv"
 [ "$(awk -F, 'NR == 1 || ($1 > last && $3 >= 0 && $5 >= 0 && $5 <= 1 && NF == 5) { last = NR > 1 ? $1 : 0; good++ }
     END { print (good == NR && NR > 2) }' "$work/four.csv")" = 1 ] ||
     bad "four.csv is not a line for each evaluation: $(cat "$work/four.csv")"
 grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
 [ -s "$work/four.safetensors" ] || bad "--save wrote nothing"
-expect 26 'not reached' train --data glyphs --steps 2 --target-accuracy 1 --progress off
-expect 21 'rank|lr|loss' train --data glyphs --steps 200 --lr 1000 --weight-decay 1 --progress off --save "$work/diverged"
+expect 26 'not reached' train "${pictures[@]}" --steps 2 --target-accuracy 1 --progress off
+expect 21 'rank|lr|loss' train "${pictures[@]}" --steps 200 --lr 1000 --weight-decay 1 --progress off --save "$work/diverged"
 [ ! -e "$work/diverged" ] || bad "a diverged run saved its weights"
 
 # --- nodes that do not come, and places that are taken
 free_port
-expect 17 'rank 1' train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 2
+expect 17 'rank 1' train "${pictures[@]}" --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 2
 free_port
-expect 17 "127.0.0.1:$port" train --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 2
-start 0 --data glyphs --world 2 --coordinator "127.0.0.1:$port"
+expect 17 "127.0.0.1:$port" train "${pictures[@]}" --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 2
+start 0 "${pictures[@]}" --world 2 --coordinator "127.0.0.1:$port"
 await listens "$port"
-refuse 20 "$port" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port"
+refuse 20 "$port" train "${pictures[@]}" --world 2 --rank 0 --coordinator "127.0.0.1:$port"
 kill "${nodes[0]}"
 node_ends 0 22 'stopped while waiting' "told to end while it waits"
 
@@ -153,7 +155,6 @@ started() {
     await children "$1"
     says "$work/err" 'epoch .*images/s' "a run with --local"
 }
-idx_set "$work/data" 2000 100
 background --local 3
 started 3
 kill -KILL "${nodes[0]}"   # (the others can be done without: test_lost_node.sh)

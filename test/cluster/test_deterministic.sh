@@ -36,6 +36,9 @@ same auto "${rounds[@]}" --local 3 --exchange auto
 same shards-and-head "${rounds[@]}" --local 3 --separate 1 --shards 2,0 --shares 24,0,24
 check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
 
+# What follows is about samples and who has them, whatever is computed of them.
+heavy=$echelon   # which trains LeNet-5
+light
 # Without --batch: what is chosen does not depend on the nodes either.
 first=unsaid
 same unsaid --data "$work/data" --steps 6 --local 1
@@ -51,6 +54,7 @@ expect 0 '^  speed ' --deterministic --progress off --save "$work/as-they-are" -
 check "--augment changes nothing" bash -c '! cmp -s "$1" "$2"' _ "$work/augmented" "$work/as-they-are"
 
 # A look finds the same weights, however many rounds are under way, so it also ends a run at the same one.
+echelon=$heavy   # it learns
 first=ends
 until=(--data "$work/data" --batch 48 --epochs 2 --target-accuracy 0.3)
 same ends "${until[@]}" --eval-every 300
@@ -58,6 +62,7 @@ same ends-too "${until[@]}" --local 4 --separate 1 --eval-every 300
 same ends-as-well "${until[@]}" --local 3 --separate off --eval-every 300
 check "it ended early" [ "$(value samples "$work/ends.json")" -lt 2000 ]
 
+echelon=$work/echelon
 first=short
 epochs=(--data "$work/data" --batch 44 --epochs 1.997 --seed 3)   # 1,000 = 22 x 44 + 32; 1,997 ends with a reduction block of one
 same short "${epochs[@]}"
@@ -79,7 +84,7 @@ killed() {     # killed NAME VICTIMS HEAD [OWNERS [EXCHANGE]]: of four nodes tho
     free_port
     rm -f "$work"/?.log
     for rank in 0 1 2 3; do   # without looks: a node that is lost at one owes nothing, since there nothing is out
-        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 24 --eval-every 0 --progress on \
+        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 100 --eval-every 0 --progress on \
             --save "$work/$name" --report "$work/$name.json"
     done
     says "$work/0.log" 'epoch .*images/s' "$name"
@@ -109,6 +114,7 @@ same plain "${middle[@]}" --local 1
 killed owner-killed 2 none 0,1,2
 killed ring-owner-killed '1 3' none 0,1,2,3 ring
 
+echelon=$heavy
 # Without it the same question has another answer, so the above says something.
 expect 0 '^  speed ' "${rounds[@]}" --progress off --save "$work/fast"
 check "without --deterministic the same bits" eval '! cmp -s "$work/alone" "$work/fast"'

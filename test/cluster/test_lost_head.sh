@@ -14,7 +14,7 @@ loses() {      # loses PLAN VICTIM WHAT ARGUMENT...: samples into $samples
     local victim=$2 what=$3
     samples=$((2000 * 4 * epochs))
     rm -f "$work/report"
-    begin "${plain[@]}" --epochs $((4 * epochs)) --slow 8 --report "$work/report" --plan "$1" "${@:4}"
+    begin "${plain[@]}" --epochs $((4 * epochs)) --slow $((slow / 2)) --report "$work/report" --plan "$1" "${@:4}"
     sleep "0.$((RANDOM % 8))"
     kill -KILL "${nodes[victim]}"
     for rank in 0 1 2 3; do [ $rank = "$victim" ] || node_ends $rank 0 '' "kill -9 of $what"; done

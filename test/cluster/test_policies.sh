@@ -115,7 +115,8 @@ print("%.3g" % max(max(abs(x - y) for x, y in zip(a[k], b[k])) / max(map(abs, a[
 END
     apart() { python3 "$work/apart.py" "$1" "$2" 2>&1; }
     near() { awk -v d="$(apart "$1" "$2")" 'BEGIN { exit !(d ~ /^[0-9]/ && d < 1e-5) }'; }
-    rounds() { expect 0 '^  speed ' --data glyphs --batch 33 --eval-every 0 --save "$work/$1" "${@:2}"; }
+    noise "$work/noise" 1000 50
+    rounds() { expect 0 '^  speed ' --data "$work/noise" --batch 33 --eval-every 0 --save "$work/$1" "${@:2}"; }
     printf '%s\n' 'sync local' 'world 3' 'round 33' 'lr 0.02' 'momentum 0.9' 'outer_lr 3' 'group 0 owner 1 workers 0:11x1 1:11x1 2:11x1' \
         >"$work/equal"
     rounds whole --steps 1

@@ -4,7 +4,8 @@
 # recording that does not fit says.
 # make check only: 20 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
-light_if_watched
+heavy=$echelon   # which trains LeNet-5
+light
 ! under thread || skip "a replay has one thread; those that record are those of test_every_kind.sh, which runs here"
 idx_set "$work/data" 1000 50
 
@@ -43,12 +44,16 @@ runs=(
 ! under address || runs=("${runs[@]:8}")        # the same code: those that do most
 for words in "${runs[@]}"; do
     read -ra arguments <<<"$words"
+    # Of each way to compute one with layers that are worth their kernels.
+    model=$work/light echelon=$work/echelon
+    [[ -n "${SAN:-}" || ! $words =~ local\ 1\ |deterministic|threads ]] || model=lenet5 echelon=$heavy
     recorded "${arguments[@]}"
     replays 0 '^  roles .*as recorded$' "$work/run" --roles
     replays 0 '^  arithmetic .*bit for bit$' "$work/run" --save "$work/again"
     check "other weights: $words" cmp -s "$work/live" "$work/again"
     check "other losses, or no sum: $words" grep -q 'sha256 [0-9a-f]\{64\}' "$work/out"
 done
+model=$work/light echelon=$work/echelon
 # Two steps in flight: the planner takes them where a head is far; here a plan asks for them.
 recorded --local 3 --sync gssp --groups 2 --steps 4 --save-plan "$work/plan"
 sed 's/^flights .*/flights 2/' "$work/plan" >"$work/plan2"
@@ -187,7 +192,7 @@ goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are k
     rm -rf "$work/run"
     free_port
     for r in 0 1 2 3; do
-        start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" --save "$work/live" --slow 8 "$@"
+        start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" --save "$work/live" --slow 64 "$@"
     done
     for victim in $victims; do
         await recorded "$victim"

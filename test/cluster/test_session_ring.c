@@ -28,24 +28,26 @@ static void on_bound(void *user, const char *address) {
     if (write(address_pipe[1], address, strlen(address) + 1) < 0) _exit(9);
 }
 
-static float of_sample(uint32_t index, size_t i) { return (float)((index * 3 + i) % 7) - 2; }
+/* A gradient is the same for each seventh element. */
+enum { PERIOD = 7 };
+static float of_sample(uint32_t index, size_t i) { return (float)((index * 3 + i) % PERIOD) - 2; }
 
 /* Each sample has moved each number once an epoch, whoever computed it. */
 static bool is_trained(float *const value[ARRAYS], double lr) {
+    double all[PERIOD] = {0};
+    for (size_t i = 0; i < PERIOD; i++)
+        for (uint32_t k = 0; k < SAMPLES; k++) all[i] += (double)of_sample(k, i);
     for (int p = 0; p < ARRAYS; p++)
-        for (size_t i = 0; i < count[p]; i++) {
-            double all = 0;
-            for (uint32_t k = 0; k < SAMPLES; k++) all += (double)of_sample(k, i);
-            if (fabs((double)value[p][i] + all * EPOCHS * lr / BATCH) > 1e-4) return false;
-        }
+        for (size_t i = 0; i < count[p]; i++)
+            if (fabs((double)value[p][i] + all[i % PERIOD] * EPOCHS * lr / BATCH) > 1e-4) return false;
     return true;
 }
 
-/* A gradient is the same for each seventh element, so all of these were moved in the same rounds. */
+/* All of those whose gradient is the same were moved in the same rounds. */
 static bool is_of_one_round(const float *const value[ARRAYS]) {
     for (int p = 0; p < ARRAYS; p++)
         for (size_t i = 0; i < count[p]; i++)
-            if (value[p][i] != value[0][i % 7]) return false;
+            if (value[p][i] != value[0][i % PERIOD]) return false;
     return true;
 }
 
@@ -90,10 +92,10 @@ static int node(int rank, const char *address, int killed) {
                 usleep(100000);   /* the others have what does not depend on this array */
                 kill(getpid(), SIGKILL);
             }
-            for (size_t i = 0; i < count[p]; i++) {
-                grad[p][i] = 0;
-                for (int k = 0; k < step.n; k++) grad[p][i] += of_sample(step.index[k], i) / (float)step.n;
-            }
+            float sum[PERIOD] = {0};
+            for (size_t i = 0; i < PERIOD; i++)
+                for (int k = 0; k < step.n; k++) sum[i] += of_sample(step.index[k], i) / (float)step.n;
+            for (size_t i = 0; i < count[p]; i++) grad[p][i] = sum[i % PERIOD];
             if (ech_gradient_ready(session, p, &err) != ECH_OK) return 4;
         }
         if (ech_step_end(session, 1, &err) != ECH_OK) return 5;

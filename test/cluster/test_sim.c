@@ -633,7 +633,7 @@ static void same_seed_same_bytes(void **state) {
 static void costs_alone_take_the_same_time(void **state) {
     (void)state;
     static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i += test_few() ? 3 : 1) {
         for (struct run *r = &a;; r = &b) {
             prepare(r, 7, sync[i % 4]);
             set(&r->config, "separate", i < 4 ? "off" : "1");
@@ -670,7 +670,7 @@ static void costs_alone_take_the_same_time(void **state) {
 static void policies_account_for_all_samples(void **state) {
     (void)state;
     static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
-    for (int i = 0; i < 4 * 2 * 3; i++) {
+    for (int i = 0; i < 4 * 2 * 3; i += test_few() ? 5 : 1) {
         prepare(&a, 9, sync[i % 4]);
         set(&a.config, "separate", i / 4 % 2 ? "1" : "off");
         set(&a.config, "epochs", "3");
@@ -797,7 +797,7 @@ static void one_is_late(double seconds, const char *codec, const char *regroup) 
 static void a_late_one_has_a_group_of_its_own(void **state) {
     (void)state;
     static const char *const codec[] = {"dense", "topk:balanced"};
-    for (int i = 0; i < 2; i++) {
+    for (int i = test_few(); i < 2; i++) {
         one_is_late(0, codec[i], "off");
         const double alone = a.report.seconds;
         one_is_late(0, codec[i], "auto");
@@ -866,7 +866,7 @@ static void one_of_a_round_is_slow(double seconds, const char *exchange, const c
     set(&a.config, "batch", "256");
     set(&a.config, "shards", "4");
     set(&a.config, "exchange", exchange);
-    set(&a.config, "epochs", "4000");
+    set(&a.config, "epochs", "1200");
     a.host[2].n_slow = seconds > 0;
     a.host[2].slow[0] = (struct echi_spell){10, 10 + seconds, 2};
     for (int h = 0; h < 4; h++) {
@@ -874,7 +874,7 @@ static void one_of_a_round_is_slow(double seconds, const char *exchange, const c
         a.host[h].stutter_factor = 5;
     }
     simulate_well(&a);
-    assert_int_equal(a.report.samples, 4000 * TRAIN);
+    assert_int_equal(a.report.samples, 1200 * TRAIN);
 }
 
 /* Its share becomes smaller, and what it was when it has recovered; chance changes nothing. */
@@ -952,7 +952,7 @@ static void a_thin_link_is_known_to_moves(void **state) {
 static void the_others_go_on(void **state) {
     (void)state;
     static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i += test_few() ? 3 : 1) {
         prepare(&a, 8, sync[i % 4]);
         set(&a.config, "separate", i / 4 == 1 ? "1" : "off");
         set(&a.config, "heads", "1");   /* the loss of one of several ends the run */

@@ -27,9 +27,13 @@ static struct echi_plan ring(const uint32_t *n, int shards, const int *owner) {
     for (int k = 0; k < shards; k++) p.shard_owner[k] = (uint16_t)owner[k];
     p.owner_of[0] = (uint16_t)owner[0];
     p.parts.count = PARTS;
-    for (int i = 0; i < PARTS; i++)
-        p.parts.part[i] = (struct echi_part){.at = (uint64_t)i, .count = 1, .first = (uint8_t)i, .last = (uint8_t)i,
-                                             .shard = (uint8_t)(i % shards)};
+    for (int i = 0; i < PARTS; i++) {   /* one by one: plans are compared byte by byte, and a literal's padding is anything */
+        struct echi_part *part = &p.parts.part[i];
+        part->at = (uint64_t)i;
+        part->count = 1;
+        part->first = part->last = (uint8_t)i;
+        part->shard = (uint8_t)(i % shards);
+    }
     p.exchange = ECHI_EXCHANGE_RING;
     return p;
 }
