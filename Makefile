@@ -165,6 +165,10 @@ ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mpr
 ifneq ($(PROFILE)$(SAN),)
 $(B)/ops/%.o: private override CFLAGS += -O2
 endif
+# Tests with sanitizers watch what the library does; their own text would take five times as long to compile optimised.
+ifneq ($(SAN),)
+$(B)/test/%.o: private override CFLAGS += -O0
+endif
 # Kernels for CUDA travel in the archive as images, made of each text by what there is here. Of those in CUDA_TEXTS: NAME.fatbin, machine
 # code for all that nvcc knows and PTX for what comes after, and NAME.ptx, by clang, which any driver since CUDA 9 takes and any card since
 # sm_53. Of CARD_TEXTS, for some of NVIDIA's cards alone: NAME.fatbin, for the cards that CARD_CODE_NAME says, and beside it what ptxas says
@@ -190,8 +194,9 @@ NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/
           $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c) \
                                              $(addprefix test/bench/bench_,opencl.c conv_cuda.c))
 # Choices are predictions of the cost engine, thousands of them, in memory that others watch: of test_predict and test_planner. What
-# allocates is counted, in runs that others watch. Neither is tried with sanitizers.
-NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
+# is predicted is compared with runs of the simulator, which test_sim has. What allocates is counted, in runs that others watch. None of
+# them is tried with sanitizers.
+NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/unit/test_predict_sim.c test/cluster/test_alloc.c)
 # A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz
 # compute on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an
 # allocation, a disk or a clock that fails, hundreds of them, are those whose threads test_faults_os and test/cluster see. Simulated runs
@@ -199,7 +204,7 @@ NOT_HERE := $(if $(SAN),test/unit/test_choice.c test/cluster/test_alloc.c)
 # start none.
 NOT_HERE += $(if $(filter thread,$(SAN)),$(filter-out %/test_threads.c,$(wildcard test/ops/test_*.c)) \
                 $(addprefix test/faults/test_faults_,memory.c files.c clock.c tool.sh) \
-                $(patsubst %,test/unit/test_%.c,predict_sim placement config augment replay clocks trace sched_roles sched_local step_line))
+                $(patsubst %,test/unit/test_%.c,placement config augment replay clocks trace sched_roles sched_local step_line))
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU) $(NOT_HERE),\
     $(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; what a sanitizer sees there it sees in the other.
@@ -423,10 +428,10 @@ SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="
 # Those that compute the longest do not begin last, when a processor would have nothing else to do.
 LONGEST := $(FUZZ_TEST) $(filter %/test_parity %/test_seeds %/test_faults_memory %/test_sched_roles %/test_predict_sim %/test_faults_os \
                             %/test_threads %/test_net_faults %/test_exact %/test_sim %/test_placement %/test_data_cifar %/test_device \
-                            %/test_matrix %/test_world,$(TESTS))
-# With a sanitizer nobody runs benches: all that is to be had of them is a compiler's warnings.
-UNTESTED := $(BENCHES) $(GRADIENTS) $(ON_CARD)
-tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(if $(SAN),$(UNTESTED:=.seen),$(UNTESTED))
+                            %/test_matrix %/test_world %/test_session_head,$(TESTS))
+# With a sanitizer nobody runs benches: all that is to be had of them is a compiler's warnings, and of the one for addresses.
+UNTESTED := $(if $(filter thread,$(SAN)),,$(BENCHES) $(GRADIENTS) $(ON_CARD))
+tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ_TEST) $(if $(SAN),$(UNTESTED:=.seen),$(UNTESTED))
 $(B)/%.seen: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  SEE   $<')
