@@ -287,7 +287,8 @@ struct ech_config {
      * are possible. All nodes the same. */
     char separate_from[36];
     /* 1: where layers are separated, a second node trains them as well, on a copy of all activations that workers send: a run outlives the
-     * loss of the node that owns them, rank 0 apart, and loses no update. 0 (default): none does. Only rank 0 reads it. */
+     * loss of the node that owns them, rank 0 apart, and loses no update; then a third gets a copy of them and is the shadow. 0 (default):
+     * none does. Only rank 0 reads it. */
     int shadow;
     /* sync bsp with `separate`: micro-batches into which each node cuts its step, 2 to 8: it sends the activations of each as soon as they
      * are computed, and the node that trains the separated layers computes meanwhile; gradients are those of whole steps. 1: steps are
@@ -423,6 +424,9 @@ struct ech_report {
     double push_ratio, state_ratio;
     uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
     uint64_t momentum_lost;               /* parameters whose owner was lost, and whose optimiser's memory began anew, each time counted */
+    /* Shadows that were made while the run went, since one was lost or had become the head; moves of the head to a better place; seconds in
+     * which nothing new was given out for either. */
+    uint64_t shadows_made, head_moves; double head_seconds;
     uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
     double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean;
                                                                   negative: nobody could tell */

@@ -41,6 +41,9 @@ ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err); 
  * and for a sum where they had none, once each. On the thread that runs tasks; events may go on under the
  * plan before, which is that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
+/* This node is about to get a copy of the head's layers, as `plan` says: makes what a head has. ECH_E_MEMORY: there is no memory for
+ * it, and the node goes on without. On the same thread. */
+ech_status echi_exec_later_head(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 /* After the setup, where this node's samples are the library's to read: from now on they are read while others are computed, if that pays.
  * spare: there is a processor besides those that compute. */
 ech_status echi_exec_read_ahead(struct echi_exec *exec, bool spare, struct ech_error *err);

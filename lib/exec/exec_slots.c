@@ -337,6 +337,19 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     return setup_slots(x, p, setup->rank, err);
 }
 
+ech_status echi_exec_later_head(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
+    const size_t all = x->job->n_params * sizeof(echi_real);
+    size_t slots = 0;
+    if (x->head) return ECH_OK;
+    x->counting = &slots;
+    const ech_status status = setup_head(x, p, all, err);
+    x->counting = NULL;
+    if (status != ECH_OK) return status;
+    ECHI_TRY(echi_exec_fits(x, slots, err));
+    ECHI_TRY(setup_head_stack(x, p, err));
+    return setup_head(x, p, all, err);
+}
+
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
     const size_t memory = echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p));

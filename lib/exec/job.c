@@ -296,6 +296,7 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         *at = 0;
         *len = m->lease.n * row;
         return;
+    case ECHI_KIND_HEAD_COPY:
     case ECHI_KIND_PARAMS:
         if (m->flag == ECHI_PARAMS_MOMENTUM) {
             struct echi_memory memory;

@@ -186,6 +186,19 @@ void echi_move_log(const struct ech_config *config, const struct echi_coordinato
                     100 * why->gain);
 }
 
+void echi_homes_log(const struct ech_config *config, const struct echi_coordinator *c, const struct echi_plan *plan,
+                    const struct echi_msg *m) {
+    const int shadow = m->part - 1;
+    if (m->flag == ECHI_HEADS_COPY)
+        return echi_config_log(config, ECH_LOG_INFO, "rank %d gets a copy of the separated layers from rank %d", m->peer, plan->head);
+    if (m->peer != plan->head)
+        echi_config_log(config, ECH_LOG_INFO,
+                        "the separated layers move from rank %d, which takes %.2f times as long for them as at first, to rank %d: %.0f %% "
+                        "more samples a second are predicted", plan->head, c->homes.slower, m->peer, 100 * c->homes.gain);
+    if (shadow >= 0 && shadow != echi_plan_shadow(plan))
+        echi_config_log(config, ECH_LOG_INFO, "rank %d is the shadow of the head, rank %d, from now on", shadow, m->peer);
+}
+
 static void tell_size(const struct ech_config *config, const struct echi_coordinator *coordinator) {
     const struct echi_change *why = &coordinator->told;
     echi_config_log(config, ECH_LOG_INFO,

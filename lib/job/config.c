@@ -77,8 +77,8 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
       "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")                                  \
     X(regroup, "regroup", "WHEN", "auto", TEXT, 0, 0, no_word, regroup_fits,                                                  \
       "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp) or another share of "  \
-      "rounds (bsp, --shares speed), parts of gradients follow links and steps (topk), and a plan that has become clearly "   \
-      "better is named in the log; off: never")                                                                               \
+      "rounds (bsp, --shares speed), separated layers move to another node, parts of gradients follow links and steps "       \
+      "(topk), and a plan that has become clearly better is named in the log; off: never")                                    \
     X(separate, "separate", "LAYER", "auto", LAYER, 0, SEPARATE_MAX, separate_words, separate_fits,                           \
       "layers that one node trains for all: off; on: from the first fully connected one on; or from this one on, by name or number, as " \
       "`echelon model` prints them; auto (gssp, auto): from where it is predicted to be fastest, else off")                   \

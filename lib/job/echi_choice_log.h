@@ -12,6 +12,9 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
  * other ones, once for each change: *told is how many of those were told. */
 struct echi_changes_told { uint64_t sizes, ratios, shares, plans; };
 void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m);
+/* The separated layers get other nodes than `plan` says, by the word `m`. */
+void echi_homes_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_plan *plan,
+                    const struct echi_msg *m);
 void echi_changes_log(const struct ech_config *config, const struct echi_coordinator *coordinator, struct echi_changes_told *told);
 /* Another plan is clearly better by now: in the log, once; and as a sentence, "" if none was named. */
 void echi_outlook_log(const struct ech_config *config, const struct echi_coordinator *coordinator, struct echi_changes_told *told);

@@ -131,14 +131,15 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true,
          .acked = true, .times = true},
-        {.kind = ECHI_KIND_READY, .members = true},
+        {.kind = ECHI_KIND_READY, .flag = true, .members = true},
+        {.kind = ECHI_KIND_STARTED, .members = true},
         {.kind = ECHI_KIND_DRAIN, .members = true},
         {.kind = ECHI_KIND_DRAINED, .members = true},
         {.kind = ECHI_KIND_LOST, .group = true, .text = true, .members = true},
         {.kind = ECHI_KIND_REVOKE, .has_lease = true, .group = true},
         {.kind = ECHI_KIND_REVOKED, .has_lease = true, .flag = true, .group = true, .version = true, .members = true, .marks = true},
         {.kind = ECHI_KIND_FROZEN, .group = true, .version = true, .samples = true, .marks = true},
-        {.kind = ECHI_KIND_ASK, .part = true, .flag = true, .samples = true},
+        {.kind = ECHI_KIND_ASK, .part = true, .flag = true, .samples = true, .members = true},
         {.kind = ECHI_KIND_STATE_ACK, .flag = true, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
@@ -165,6 +166,9 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_RATE, .flag = true, .group = true, .rate = true},
         {.kind = ECHI_KIND_SHADOWED, .has_lease = true},
         {.kind = ECHI_KIND_HEAD_SUM, .has_lease = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_HEADS, .part = true, .flag = true, .group = true, .members = true},
+        {.kind = ECHI_KIND_HEAD_COPY, .flag = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_PACE, .version = true, .samples = true, .times = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);

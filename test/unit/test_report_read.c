@@ -107,9 +107,10 @@ static struct ech_report *random_report(void) {
     }
     uint64_t *wholes[] = {&r->steps, &r->samples, &r->seed, &r->resumed_samples, &r->leases_again, &r->samples_again, &r->head_repeats,
                           &r->residuals_lost, &r->momentum_lost, &r->leases_dropped, &r->samples_dropped, &r->regroups, &r->resizes,
-                          &r->ratio_changes, &r->better_plans};
+                          &r->ratio_changes, &r->better_plans, &r->shadows_made, &r->head_moves};
     double *amounts[] = {&r->epochs, &r->seconds, &r->images_per_second, &r->measuring_seconds, &r->startup_seconds, &r->staleness_max,
-                         &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio, &r->target_accuracy};
+                         &r->staleness_mean, &r->checkpoint_seconds, &r->push_ratio, &r->state_ratio, &r->target_accuracy,
+                         &r->head_seconds};
     double *optionals[] = {&r->test_accuracy, &r->best_accuracy, &r->target_seconds, &r->target_epochs, &r->predicted_images_per_second,
                            &r->predicted_staleness, &r->ratio_seconds, &r->predicted_over_measured, &r->behind, &r->measured_efficiency,
                            &r->measured_efficiency_error};

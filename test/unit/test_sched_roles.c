@@ -747,6 +747,86 @@ static void a_shadow_trains_the_rows_of_the_lost_once(void **state) {
     assert_true(h.queued == 0 && h.samples == 400);
 }
 
+/* Which words about the separated layers fit a plan: four nodes, the head rank 1, its shadow rank 2 (or none), a copy on its way to rank 3
+ * (or none), rank 0 lost (or not). */
+static void homes_are_nodes_with_the_layers(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct echi_plan p;
+        small_plan(ECHI_SYNC_SSP, 4, 1);
+        p = setup.plan;
+        p.cut = 1;
+        p.head = 1;
+        p.shadow = i & 1 ? 1 + 2 : 0;
+        p.coming = i & 2 ? 1 + 3 : 0;
+        p.lost[0] = (uint8_t)(i >> 2);
+        for (uint16_t to = 0; to < 6; to++)
+            for (uint16_t part = 0; part < 7; part++) {
+                struct echi_msg m = {.kind = ECHI_KIND_HEADS, .flag = ECHI_HEADS_HOMES, .peer = to, .part = part};
+                const bool has[7] = {false, true, i & 1, i & 2};
+                const bool homes = to < 4 && has[to] && (part == 0 || (part <= 4 && has[part - 1] && part - 1 != to));
+                assert_int_equal(echi_plan_may_home(&p, &m), homes);
+                if (homes) {
+                    struct echi_plan then = p;
+                    echi_plan_told(&then, &m);
+                    assert_true(then.head == to && then.shadow == part && then.coming == 0);
+                }
+                m.flag = ECHI_HEADS_COPY;
+                const bool copies = to < 4 && !has[to] && !p.lost[to] && part == 0 && p.coming == 0;
+                assert_int_equal(echi_plan_may_home(&p, &m), copies);
+                m.flag = 2;
+                assert_false(echi_plan_may_home(&p, &m));
+            }
+        p.cut = 0;
+        assert_false(echi_plan_may_home(&p, &(struct echi_msg){.kind = ECHI_KIND_HEADS, .flag = ECHI_HEADS_HOMES, .peer = 1}));
+    }
+}
+
+/* Rank 2 gets the head's layers from rank 1: weights and momentum, once, and from nobody else; then it says that it has them. */
+static void a_copy_comes_from_the_head(void **state) {
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct echi_head h;
+        const struct echi_slot slot[2] = {{ECHI_SLOT_HEAD_WEIGHTS, 1}, {ECHI_SLOT_HEAD_MOMENTUM, 0}};
+        struct echi_msg m = {.kind = ECHI_KIND_HEADS, .flag = ECHI_HEADS_COPY, .peer = 2, .members = 7};
+        struct echi_event e = {.type = ECHI_EVENT_HEADS, .msg = &m};
+        small_plan(ECHI_SYNC_SSP, 3, 1);
+        setup.plan.cut = 1;
+        setup.plan.head = 1;
+        setup.plan.momentum = 0.9;
+        setup.rank = 2;
+        echi_plan_told(&setup.plan, &m);
+        echi_head_init(&h, &setup);
+        acted_none();
+        echi_head_step(&h, &e, &acted);
+        assert_int_equal(acted.count, 3 + 2);   /* places for the rows of three, and for the copy */
+        for (int k = 0; k < 2; k++) {
+            const struct echi_action *post = acted_on(ECHI_ACTION_POST, 0, 3 + k);
+            assert_true(post->kind == ECHI_KIND_HEAD_COPY && post->to == 1 && post->slot.kind == slot[k].kind &&
+                        post->slot.index == slot[k].index);
+        }
+        for (int k = 0; k < 2; k++) {
+            m = (struct echi_msg){.kind = ECHI_KIND_HEAD_COPY, .flag = k ? ECHI_PARAMS_MOMENTUM : ECHI_PARAMS_PART, .version = 5,
+                                  .samples = 90};
+            e = (struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)(i == 1 ? 0 : 1), .msg = &m, .slot = slot[k]};
+            if (i == 2) m.flag = ECHI_PARAMS_FINAL;
+            if (i == 3) setup.plan.coming = 0;
+            acted_none();
+            echi_head_step(&h, &e, &acted);
+            assert_int_equal(faulted(), i >= 1 && i <= 3);
+            if (faulted()) break;
+            const struct echi_action *started = acted_on(ECHI_ACTION_SEND, ECHI_KIND_STARTED, 0);
+            assert_int_equal(started != NULL, k == 1);
+            assert_true(!started || started->msg.members == 7);
+        }
+        if (i == 0) assert_true(h.started && h.shadow && h.current == 1 && h.version == 5 && h.samples == 90);
+        if (i < 4) continue;
+        acted_none();
+        echi_head_step(&h, &e, &acted);   /* once more */
+        assert_true(faulted());
+    }
+}
+
 /* One row of the head's own worker, or its sum, of a round of so many samples; all heads have one row of a round. */
 static struct echi_msg of_head(int kind, int head, uint32_t round, uint32_t size) {
     struct echi_msg m = {.kind = (uint8_t)kind, .lease = small_lease(3 * round + (uint32_t)head + 1, head), .version = round, .samples = 1};
@@ -1698,6 +1778,8 @@ int main(void) {
         cmocka_unit_test(the_head_merges_what_fits),
         cmocka_unit_test(the_head_serves_stragglers_first),
         cmocka_unit_test(a_shadow_trains_the_rows_of_the_lost_once),
+        cmocka_unit_test(homes_are_nodes_with_the_layers),
+        cmocka_unit_test(a_copy_comes_from_the_head),
         cmocka_unit_test(a_head_counts_sums_in_their_round),
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),

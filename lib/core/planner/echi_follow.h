@@ -47,7 +47,8 @@ struct echi_follow {
     /* By rank: each direction of its link, and ns of its steps: what it computes, and from push to push. */
     struct { struct echi_seen out, in; struct echi_speed computes, iterates;
              /* Times as long as measured at the start, of whatever size: of late, and when the run began. */
-             double stretches; uint8_t steps; struct echi_speed stretch; double first; } host[ECHI_WORLD_MAX];
+             double stretches; uint8_t steps; struct echi_speed stretch; double first;
+             double was; } host[ECHI_WORLD_MAX];   /* slower so many times when `first` is taken; 0: not at all */
 };
 void echi_follow_init(struct echi_follow *follow, int world);
 void echi_follow_step(struct echi_follow *follow, int rank, double compute, double rest);   /* ns */
@@ -57,6 +58,9 @@ void echi_follow_step(struct echi_follow *follow, int rank, double compute, doub
 #define ECHI_STRETCH_STEPS 4
 void echi_follow_stretch(struct echi_follow *follow, int rank, double stretch);
 double echi_follow_slower(const struct echi_follow *follow, int rank);
+/* The head has moved away from a node that was so many times as slow, and to another. Its work stretches steps no more, or only now: what
+ * stretches those of now counts as that of the beginning, when the one was as slow as it is and the other was not. */
+void echi_follow_moved(struct echi_follow *follow, int from, int to, double slower);
 /* The rank's link as it is now: what was seen, where anything was, before what was measured when it joined. */
 struct echi_link echi_follow_link(const struct echi_follow *follow, const struct echi_times times[ECHI_WORLD_MAX], int rank);
 /* out[0 .. world).link: each link as a prediction may take it. What was seen of late where it is known to be the link's own, else what was

@@ -83,6 +83,10 @@ ech_status echi_plan_make(const struct echi_plan_request *request, const struct 
 /* Why no step of this plan may be cut into micro-batches; NULL: each may. */
 const char *echi_plan_steps_whole(const struct echi_plan_request *request, const struct echi_plan *plan);
 
+/* Of the nodes that are not in `but` who trains a round's rows at the head the soonest, -1: there is none; rank 0 on a tie, since with it
+ * a run ends anyway. */
+int echi_plan_best_shadow(const struct echi_times times[ECHI_WORLD_MAX], int world, const bool but[ECHI_WORLD_MAX], uint32_t round);
+
 /* Gives a plan of groups a reserve (echi_plan.h), owned by the node that has nothing else to keep and the fastest link, of such the
  * fastest processor; none where all have something to keep, or there are 8 groups. */
 void echi_plan_add_reserve(const struct echi_plan_request *request, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);

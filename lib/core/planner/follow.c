@@ -27,7 +27,20 @@ void echi_follow_stretch(struct echi_follow *f, int rank, double stretch) {
 }
 
 double echi_follow_slower(const struct echi_follow *f, int rank) {
-    return f->host[rank].first > 0 ? f->host[rank].stretch.average / f->host[rank].first : 1;
+    const double was = f->host[rank].was > 0 ? f->host[rank].was : 1;
+    return f->host[rank].first > 0 ? was * f->host[rank].stretch.average / f->host[rank].first : was;
+}
+
+static void begin_anew(struct echi_follow *f, int rank, double was) {
+    f->host[rank].stretch = (struct echi_speed){0};
+    f->host[rank].stretches = f->host[rank].first = 0;
+    f->host[rank].steps = 0;
+    f->host[rank].was = was;
+}
+
+void echi_follow_moved(struct echi_follow *f, int from, int to, double slower) {
+    begin_anew(f, from, slower);
+    begin_anew(f, to, 0);
 }
 
 struct echi_link echi_follow_link(const struct echi_follow *f, const struct echi_times times[ECHI_WORLD_MAX], int rank) {

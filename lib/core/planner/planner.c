@@ -117,14 +117,18 @@ static int head_of(const struct echi_plan_request *w, const struct echi_times *t
     return w->absent[best] ? home : best;
 }
 
-/* Who trains a round's rows the soonest beside the head, -1: none shall; rank 0 on a tie, since with it a run ends anyway. */
-static int shadow_of(const struct echi_plan_request *w, const struct echi_times *times, int head, uint32_t round) {
+int echi_plan_best_shadow(const struct echi_times times[ECHI_WORLD_MAX], int world, const bool but[ECHI_WORLD_MAX], uint32_t round) {
     int best = -1;
-    for (int r = 0; r < w->world && w->shadow; r++) {
-        if (r == head || w->absent[r]) continue;
-        if (best < 0 || echi_times_head(&times[r], round) < TIE * echi_times_head(&times[best], round)) best = r;
-    }
+    for (int r = 0; r < world; r++)
+        if (!but[r] && (best < 0 || echi_times_head(&times[r], round) < TIE * echi_times_head(&times[best], round))) best = r;
     return best;
+}
+
+/* -1: none shall be. */
+static int shadow_of(const struct echi_plan_request *w, const struct echi_times *times, int head, uint32_t round) {
+    bool but[ECHI_WORLD_MAX];
+    for (int r = 0; r < w->world; r++) but[r] = !w->shadow || r == head || w->absent[r];
+    return echi_plan_best_shadow(times, w->world, but, round);
 }
 
 /* Seconds in which the head's link carries the rows of n samples and, the other way, their gradients; 0: not known, or without a bound. */

@@ -91,6 +91,7 @@ void echi_make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions
     memset(c->plan.lost, 0, sizeof c->plan.lost);
     c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
     echi_ledger_planned(c);
+    echi_homes_planned(c);
     c->phase = ECHI_RUN_PLANNED;
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->request.world);
@@ -185,12 +186,15 @@ void echi_feed_lost(struct echi_coordinator *c, int rank, bool head, int64_t now
 /* ---- progress ---- */
 
 static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    echi_homes_go_on(c, out);
     if (c->phase != ECHI_RUN_TRAINS) return;
     if (echi_takeover(c, out)) return;
     if (c->goal.has_test && !c->met && c->applied >= c->next_eval) return echi_eval_hold(c, e->now, out);
     if (!c->calm || echi_moves_change(c, out)) return;
+    echi_homes_wait(c, e->now);
     echi_ledger_deal(c, out);
-    if (c->n_out > 0 || c->n_again > 0 || !echi_losses_settled(c) || echi_keep_quiet(c, e->now, out)) return;
+    if (c->n_out > 0 || c->n_again > 0 || !echi_losses_settled(c)) return;
+    if (echi_homes_begin(c, out) || echi_keep_quiet(c, e->now, out)) return;
     c->phase = ECHI_RUN_DRAINS;
     echi_drain(c, out);
 }
@@ -221,6 +225,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     echi_moves_watch(c, m, e->now);
     echi_rates_follow(c, e->now);
     echi_shares_follow(c, e->now);
+    echi_homes_follow(c, e->now);
     c->loss_sum += m->loss;
     if (m->lease.epoch == 0) echi_curve_add(&c->curve, plan_of(c)->round, c->applied, m->loss, m->lease.n);
     if (c->policy->rounds) {   /* whoever did which part */
@@ -283,6 +288,10 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_REVOKED: echi_losses_revoked(c, e, out); break;
     case ECHI_KIND_STANDS: echi_takeover_stands(c, e); break;
     case ECHI_KIND_STARTED:
+        if (m->members > 0) {
+            echi_homes_started(c, e);
+            break;
+        }
         if (m->from_role == ECHI_ROLE_HEAD) echi_ranks_add(&c->heads_started, e->from);
         else c->mark[e->from] = true;
         fed(c, e->now);
@@ -302,12 +311,15 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         if (m->members != c->members || echi_plan_group_owned(plan_of(c), e->from) < 0) break;
         if (c->phase == ECHI_RUN_QUIETS && last_answer(c, e->from)) {
             echi_keep_gather(c, e->now, out);
+        } else if (c->phase == ECHI_RUN_SETTLES && last_answer(c, e->from)) {
+            echi_homes_settled(c, e->now, out);
         } else if (c->phase == ECHI_RUN_DRAINS && last_answer(c, e->from)) {
             c->train_ended = e->now;
             echi_end_drained(c, e->now, out);
         }
         break;
     case ECHI_KIND_RATE: echi_rates_heard(c, e, out); break;
+    case ECHI_KIND_PACE: echi_homes_pace(c, e); break;
     case ECHI_KIND_FAULT: on_fault(c, e, out); break;
     case ECHI_KIND_STOP: echi_leave(c, e->from, m->flag != 0, e->now, out); break;
     case ECHI_KIND_STATS: echi_end_said(c, e->from, out); break;

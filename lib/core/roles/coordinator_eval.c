@@ -17,8 +17,7 @@ void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions
     wait_for(c, living(c));
 }
 
-/* In rounds: so many the head's weights will have once its last update is done. */
-static uint64_t samples_at_head(const struct echi_coordinator *c) {
+uint64_t echi_samples_at_head(const struct echi_coordinator *c) {
     if (!c->policy->rounds) return 0;
     return c->phase == ECHI_RUN_RESCUES ? c->rescue.samples : c->applied - c->goal.from.samples;
 }
@@ -40,7 +39,7 @@ void echi_ask_copy(struct echi_coordinator *c, int rank, enum echi_role role, en
     else if (!by_part) echi_act_post(out, rank, ECHI_KIND_PARAMS, slot);
     struct echi_action *a = echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
     a->msg.flag = (uint8_t)what;
-    if (role == ECHI_ROLE_HEAD && what != ECHI_ASK_EVAL) a->msg.samples = samples_at_head(c);
+    if (role == ECHI_ROLE_HEAD && what != ECHI_ASK_EVAL) a->msg.samples = echi_samples_at_head(c);
 }
 
 bool echi_copy_is_whole(struct echi_coordinator *c, const struct echi_event *e) {

@@ -65,6 +65,7 @@ void echi_losses_revoked(struct echi_coordinator *c, const struct echi_event *e,
 /* A node knows of all losses up to an epoch. */
 void echi_losses_ready(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->ready[e->from] = e->msg->members;
+    if (e->msg->flag) echi_homes_full(c, e->from);
     for (int r = 0; r < c->request.world; r++)
         if (!is_lost(c, r) && c->ready[r] != c->members) return;
     c->calm = true;
@@ -130,6 +131,7 @@ void echi_lose(struct echi_coordinator *c, int rank, ech_status status, const ch
     if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) echi_eval_held(c, now, out);
     echi_eval_lost(c, rank, now, out);
     echi_keep_lost(c, rank, now);
+    echi_homes_lost(c);
     if (c->phase == ECHI_RUN_DRAINS) c->phase = ECHI_RUN_TRAINS;   /* drained anew once all that was lost is back */
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the coordinator share: coordinator.c (plan, first weights, what is next, messages), coordinator_eval.c
  * (evaluations), coordinator_moves.c (moves of workers), coordinator_rates.c (links and ratios while a run goes), coordinator_shares.c
- * (shares of rounds), coordinator_outlook.c (is another plan better by now), coordinator_losses.c (lost nodes), coordinator_peers.c
+ * (shares of rounds), coordinator_homes.c (where the separated layers are), coordinator_outlook.c (is another plan better by now),
+ * coordinator_losses.c (lost nodes), coordinator_peers.c
  * (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints), rescue.c (the newest weights of a
  * run that cannot go on) and takeover.c (shards of lost owners). */
 #ifndef ECHI_COORDINATOR_IMPL_H
@@ -53,6 +54,8 @@ void echi_feed_lost(struct echi_coordinator *c, int rank, bool head, int64_t now
 void echi_eval_next_after(struct echi_coordinator *c, uint64_t samples);
 void echi_eval_hold(struct echi_coordinator *c, int64_t now, struct echi_actions *out);
 void echi_eval_held(struct echi_coordinator *c, int64_t now, struct echi_actions *out);   /* all do */
+/* In rounds: so many samples the head's weights will have once its last update is done; else 0. */
+uint64_t echi_samples_at_head(const struct echi_coordinator *c);
 /* Asks for the weights, for an evaluation in this phase; for those of one shard. */
 void echi_eval_ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out);
 void echi_eval_ask_trunk(struct echi_coordinator *c, int shard, struct echi_actions *out);
@@ -79,6 +82,23 @@ bool echi_moves_change(struct echi_coordinator *c, struct echi_actions *out);
 /* Gives rounds other shares when that is due: those that are dealt from now on have them. */
 void echi_shares_follow(struct echi_coordinator *c, int64_t now);
 bool echi_shares_may_follow(const struct echi_coordinator *c);
+
+/* ---- coordinator_homes.c ---- */
+
+void echi_homes_planned(struct echi_coordinator *c);
+/* PACE has come. A lease is in: is the head better elsewhere by now? */
+void echi_homes_pace(struct echi_coordinator *c, const struct echi_event *e);
+void echi_homes_follow(struct echi_coordinator *c, int64_t now);
+/* Are the separated layers to have other nodes now? Then nothing new is dealt. */
+void echi_homes_wait(struct echi_coordinator *c, int64_t now);
+/* Nothing is out: begins with it if that is why, else false. */
+bool echi_homes_begin(struct echi_coordinator *c, struct echi_actions *out);
+/* All owners have drained; a node has no memory for a copy, or has it whole; a node is lost; what is next. */
+void echi_homes_settled(struct echi_coordinator *c, int64_t now, struct echi_actions *out);
+void echi_homes_full(struct echi_coordinator *c, int rank);
+void echi_homes_started(struct echi_coordinator *c, const struct echi_event *e);
+void echi_homes_go_on(struct echi_coordinator *c, struct echi_actions *out);
+void echi_homes_lost(struct echi_coordinator *c);
 
 /* ---- coordinator_losses.c ---- */
 

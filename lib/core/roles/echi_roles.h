@@ -39,6 +39,7 @@ struct echi_flight {
     struct echi_lease lease;                      /* being computed */
     struct echi_slot grads;                       /* where its gradients are */
     uint64_t head;                                /* samples in the head's weights that it came from */
+    uint16_t head_rank;                           /* who trains its rows, and answers */
     double loss; uint32_t correct;
     int next_part;                                /* the part whose gradient travels next, from the last down */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
@@ -67,9 +68,11 @@ struct echi_worker {
     bool in_weights;                              /* gradients lie where the next weights come to: nobody is lost yet */
     int n_leases;                                 /* in lease[] */
     uint8_t answers;                              /* WORKER_ACT_GRAD slots (bits) that have an answer of the head */
+    uint16_t answers_from[ECHI_STACKS];           /* by slot: the rank whose answer comes there; ECHI_NO_RANK */
     uint32_t turns;                               /* changes of phase so far */
     bool entered;                                 /* the owner knows that this worker holds a lease */
     int head, shadow;                             /* ranks, as the plan has them; before a loss is told */
+    struct echi_ranks heads;                      /* those, and who was one of both before */
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
@@ -329,8 +332,12 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struc
 struct echi_head {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
-    bool shadow;                                  /* it began as one */
+    bool shadow;                                  /* it is or was one */
     bool started;
+    bool places;                                  /* those for rows are posted */
+    /* Its layers go to another node, or come here from the head: by the coordinator's word of this membership epoch. hands_on: they are
+     * to be sent, once all is trained that is here; fetches: a place for them is still to be posted. */
+    uint32_t copy; bool hands_on, fetches;
     int queued, busy;
     uint8_t current, previous; uint16_t in_flight[3];   /* previous: the weights of the round before */
     uint64_t version, samples;                    /* of the current weights: updates, and samples in them */
@@ -338,7 +345,7 @@ struct echi_head {
     bool asked; uint8_t asked_as;                 /* for weights, once nothing is left to apply; enum echi_ask */
     bool asked_momentum; int momentum_sending;    /* no update writes it meanwhile */
     uint64_t asked_samples;                       /* and so many samples are in them */
-    int fed;                                      /* first weights and, in a resumed run, momentum that have come */
+    int fed;                                      /* first weights and, in a resumed run, momentum that have come; or the head's */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
     struct echi_lease round_place;                /* of the leases that it has trained rows of, the one that stands first in the data */
     int index;                                    /* which of several heads it is; 0: it is the only one */
@@ -346,6 +353,9 @@ struct echi_head {
     int sums_leaving;                             /* its sum is on its way to so many others: nothing is added to it */
     /* By head: the sum of another that is here: of which round, of so many samples (0: none is), and the first of its leases. */
     struct { uint64_t version; uint32_t samples; struct echi_lease first; } sum[ECHI_HEADS_MAX];
+    /* How long it is at rows that it trains, for the coordinator: of this event, and of the visit under way, when it began; visits since
+     * the last word, their rows, and ns. */
+    int64_t now, since; uint32_t visits; uint64_t visited, took;
     uint64_t repeats;                             /* rows that came again; the driver reads it */
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     bool member[ECHI_WORLD_MAX];
@@ -363,8 +373,8 @@ void echi_head_step(struct echi_head *h, const struct echi_event *event, struct 
 
 /* ---- coordinator: membership, plan, ledger, the clock of evaluations, the end ---- */
 enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_EVALUATES,
-                      ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_DRAINS, ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_EVAL, ECHI_RUN_ENDS,
-                      ECHI_RUN_RESCUES, ECHI_RUN_ENDED };
+                      ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_SETTLES, ECHI_RUN_HANDS_ON, ECHI_RUN_DRAINS,
+                      ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_EVAL, ECHI_RUN_ENDS, ECHI_RUN_RESCUES, ECHI_RUN_ENDED };
 /* Where a run stands while no lease is out: what a checkpoint keeps of the coordinator, and what a run may begin with. */
 struct echi_standing {
     uint32_t epoch, start;                        /* of the next lease */
@@ -408,6 +418,21 @@ struct echi_coordinator {
     struct echi_choice choice;                    /* how the plan was come to; the driver reads it */
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
     struct echi_ranks heads_started;              /* the head and its shadow, when they have their first weights */
+    struct {                                      /* coordinator_homes.c */
+        bool shadowed;                            /* the plan gave the head a shadow: it is to have one */
+        bool due;                                 /* the separated layers are to have other nodes: no new lease is dealt until they have */
+        uint16_t to;                              /* 1 + the rank to which the head is to move; 0: it stays */
+        uint16_t head, shadow;                    /* the nodes that they get: the head, and 1 + its shadow, 0: none */
+        uint32_t copy; bool asked, copied;        /* the membership epoch of the word of a copy; the head was asked for it; it is whole */
+        struct echi_ranks full;                   /* nodes that have said that they have no memory for it */
+        int64_t since;                            /* since it is due */
+        /* Is another place better? How many times as long as measured the head is at its rows: of late, and when this node became it. */
+        struct echi_speed pace; double first;
+        int64_t checked; uint64_t at; uint8_t idle; struct echi_lasting lasting;
+        /* The driver reads these: shadows made since the run began, moves of the head, ns in which nothing new was dealt for either. */
+        uint64_t shadows, moves; int64_t held;
+        double gain, slower;                      /* predicted of the last move; how many times as long the head was at its rows by then */
+    } homes;
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
     uint64_t issued, applied, applied_rounds;     /* applied: by all shards */
@@ -568,6 +593,8 @@ bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, stru
 /* Rounds that are dealt from now on have these shares. False, and nothing is done, where that cannot be: not under BSP, they are no whole
  * round, a worker of the plan (lost or not) has none or more than its leases may have, or another node has one. */
 bool echi_coordinator_share(struct echi_coordinator *c, const uint32_t share[ECHI_WORLD_MAX]);
+/* Has the head move to `rank`, once nothing is out. False, and nothing is done, where that cannot be. */
+bool echi_coordinator_rehome(struct echi_coordinator *c, int rank);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
 /* Does an evaluation read the weights of rank 0's worker, which has all of a round once one is in? Else copies of them come. */
@@ -576,7 +603,8 @@ bool echi_coordinator_evaluates_own(const struct echi_coordinator *c);
 /* ---- node: hosts the other roles of its rank ----
  * Takes every event of the rank, and passes on what is for a hosted role. Its own part is the protocol by which a node joins a run and
  * leaves it: measuring, the plan, the READY barrier, holds, losses and moves, the end. */
-struct echi_change_told { uint32_t members; uint16_t peer; uint8_t group; bool moved; };   /* a loss, or a move to `group` */
+/* A loss, a move to `group`, or other nodes for the separated layers, in the words of their message. */
+struct echi_change_told { uint32_t members; uint16_t peer, part; uint8_t kind, group, flag; };
 struct echi_node_role {
     struct echi_setup *setup;                     /* the driver's: its plan is the one that came, and follows losses and moves; the rest the
                                                      driver fills in before it answers the first SLOTS */
@@ -590,6 +618,7 @@ struct echi_node_role {
     struct echi_head *head;
     /* The driver may read these. */
     bool planned;                                 /* the roles stand */
+    bool heads;                                   /* the head's does */
     bool ended;                                   /* END has come */
     bool over;                                    /* LEAVE was asked for */
     bool making;                                  /* SLOTS is asked for, and not answered */

@@ -8,11 +8,16 @@
  * A shadow (PROTOCOL.md, "The head's shadow") is a head that workers send a copy of all rows to. It trains them in the order in which they
  * come, and answers none, until the head is lost: then it is asked like any head. Rows that it has trained come again, and are answered.
  *
+ * Another node gets its layers while the run goes ("Another shadow"): nothing is out then, so a copy of its weights and its momentum is all
+ * that there is to hand on. Who has had them keeps its places for rows, since what is posted for a node that lives cannot be taken back.
+ *
  * Of several heads (PROTOCOL.md, "Several heads") each trains the rows of some workers, on weights of its own that are the others' bit for
  * bit: once a round they send each other their sums, and each applies all of them in the order of the heads. */
 #include "echi_roles.h"
 
 #include <string.h>
+
+#define VISITS 2   /* of which the coordinator is told together */
 
 static int places(const struct echi_head *h) { return echi_plan_row_places(&h->setup->plan) * h->setup->plan.world; }
 /* Whose rows come there. */
@@ -33,9 +38,10 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     h->setup = setup;
     h->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     h->shadow = echi_plan_shadow(&setup->plan) == setup->rank;
-    h->index = h->shadow ? 0 : echi_plan_head_index(&setup->plan, setup->rank);
+    h->index = setup->plan.heads ? echi_plan_head_index(&setup->plan, setup->rank) : 0;
     for (int r = 0; r < setup->plan.world; r++) {
-        h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
+        h->member[r] = setup->plan.group_of[r] != ECHI_NONE && !setup->plan.lost[r];
+        h->lost_some = h->lost_some || setup->plan.lost[r];
         h->trained_count[r] = 0;
     }
     for (int i = 0; i < places(h); i++) {
@@ -114,6 +120,7 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     t->divisor = l->round_size;
     take(h, t, place);
     h->busy = 1;
+    h->since = h->now;
 }
 
 /* Not rows whose answer would be written where the last one is still being read; nor those of a round that is to come; nor the first of a
@@ -191,6 +198,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     }
     h->queued = kept;
     h->busy = 1;
+    h->since = h->now;
     if (h->policy->rounds) take_into_round(h, t);
 }
 
@@ -321,9 +329,24 @@ static void end_round(struct echi_head *h, struct echi_actions *out) {
     look_whether_whole(h);
 }
 
+/* Where a visit takes ever longer, the head may be better elsewhere. A shadow and several heads stay where they are. */
+static void tell_pace(struct echi_head *h, const struct echi_task *t, struct echi_actions *out) {
+    if (several(h) || h->setup->plan.head != h->setup->rank) return;
+    h->visited += t->samples;
+    h->took += (uint64_t)(h->now - h->since);
+    if (++h->visits < VISITS) return;
+    struct echi_msg *m = &echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PACE)->msg;
+    m->version = h->visits;
+    m->samples = h->visited;
+    m->compute = h->took;
+    h->visits = 0;
+    h->visited = h->took = 0;
+}
+
 static void on_computed(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     h->busy = 0;
+    if (t->kind == ECHI_TASK_HEAD && (t->weights_out.kind || t->state.kind)) tell_pace(h, t, out);
     if (t->weights_out.kind != ECHI_SLOT_NONE) {
         h->previous = h->current;
         h->current = (uint8_t)t->weights_out.index;
@@ -378,6 +401,67 @@ static void on_lost(struct echi_head *h, int rank) {
     for (int i = 0; i < h->queued; i++)
         if (rank_of(h, h->queue[i]) != rank || is_copy(h, h->queue[i])) h->queue[kept++] = h->queue[i];
     h->queued = kept;
+    if (h->setup->plan.coming == 0) h->hands_on = h->fetches = false;   /* one of the two of a copy is lost */
+}
+
+/* ---- its layers go to another node, or come here ---- */
+
+/* So many messages a copy is. */
+static int copy_messages(const struct echi_head *h) { return 1 + echi_plan_remembers(&h->setup->plan); }
+
+static void post_places(struct echi_head *h, struct echi_actions *out) {
+    for (uint16_t place = 0; place < places(h) && !h->places; place++) post(h, place, out);
+    h->places = true;
+}
+
+static void on_heads(struct echi_head *h, const struct echi_msg *m, struct echi_actions *out) {
+    const struct echi_plan *p = &h->setup->plan;
+    h->shadow = h->shadow || echi_plan_shadow(p) == h->setup->rank || p->coming == 1 + h->setup->rank;
+    if (m->flag != ECHI_HEADS_COPY) return;
+    h->copy = m->members;
+    h->fetches = m->peer == h->setup->rank;
+    h->fed = h->fetches ? 0 : h->fed;
+    if (h->fetches) post_places(h, out);
+}
+
+/* Where nobody reads: who was the head may still answer rows, and rank 0 may still be sent what it has asked for then. */
+static void fetch(struct echi_head *h, struct echi_actions *out) {
+    struct echi_slot to;
+    if (!h->fetches || h->busy || h->queued || h->apply_due || h->momentum_sending || !free_weights(h, &to)) return;
+    echi_act_post(out, h->setup->plan.head, ECHI_KIND_HEAD_COPY, to);
+    if (copy_messages(h) > 1) echi_act_post(out, h->setup->plan.head, ECHI_KIND_HEAD_COPY, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0});
+    h->fetches = false;
+}
+
+static void hand_on(struct echi_head *h, struct echi_actions *out) {
+    const int to = h->setup->plan.coming - 1;
+    h->hands_on = false;
+    for (int i = 0; i < copy_messages(h); i++) {
+        struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_HEAD, ECHI_ROLE_HEAD, ECHI_KIND_HEAD_COPY);
+        a->slot = i ? (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0} : (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+        a->msg.flag = i ? ECHI_PARAMS_MOMENTUM : ECHI_PARAMS_PART;
+        a->msg.version = h->version;
+        a->msg.samples = h->samples;
+    }
+    h->in_flight[h->current]++;
+    h->momentum_sending += copy_messages(h) - 1;
+}
+
+static void say_started(uint32_t members, struct echi_actions *out) {
+    echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED)->msg.members = members;
+}
+
+static void on_copy(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_plan *p = &h->setup->plan;
+    if (p->coming != 1 + h->setup->rank || e->from != p->head || h->fed == copy_messages(h) ||
+        (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) != (e->msg->flag == ECHI_PARAMS_PART))
+        return echi_act_fault(out, ECH_E_FORMAT, "a copy of a head came that was not asked for: do all nodes run the same version?");
+    if (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) h->current = h->previous = (uint8_t)e->slot.index;
+    h->version = e->msg->version;
+    h->samples = e->msg->samples;
+    if (++h->fed < copy_messages(h)) return;
+    h->started = true;
+    say_started(h->copy, out);
 }
 
 /* Under a name of its own: an owner on this node may answer first. */
@@ -409,7 +493,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
             return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to the head twice, or from a stranger");
         if (++h->fed <= h->setup->plan.resumed) break;   /* the momentum is still to come */
         h->started = true;
-        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
+        say_started(0, out);
         break;
     case ECHI_KIND_ACT:
         if (m->flag > ECHI_ROWS_AGAIN || e->slot.index >= places(h) || !rows_fit(h, e->from, &m->lease, (enum echi_rows)m->flag))
@@ -421,6 +505,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
             echi_act_send(out, e->from, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_SHADOWED)->msg.lease = m->lease;
         break;
     case ECHI_KIND_HEAD_SUM: on_sum(h, e, out); break;
+    case ECHI_KIND_HEAD_COPY: on_copy(h, e, out); break;
     case ECHI_KIND_ASK:
         if (e->from != 0 || !h->started)
             return echi_act_fault(out, ECH_E_INTERNAL, "the head was asked too early, or by a stranger");
@@ -428,6 +513,10 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
          * whole. After a drain only behind the last update, which a worker's gradients do not wait for; of several heads one may not
          * know of it yet. */
         h->asked_samples = m->samples;
+        if (m->flag == ECHI_ASK_HAND_ON) {
+            h->hands_on = m->members == h->copy && h->setup->plan.coming > 0;   /* else whoever was to have it is lost */
+            break;
+        }
         if (m->flag == ECHI_ASK_MOMENTUM) {
             h->asked_momentum = true;
             break;
@@ -441,11 +530,12 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
 }
 
 void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    h->now = e->now;
     switch (e->type) {
     case ECHI_EVENT_START:
         echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, 0});
         if (h->setup->plan.resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0});
-        for (uint16_t place = 0; place < places(h); place++) post(h, place, out);
+        post_places(h, out);
         for (int i = 0; i < h->setup->plan.heads; i++)
             if (i != h->index) post_sum(h, i, out);
         break;
@@ -459,10 +549,13 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
         else h->answering[e->slot.index] = false;
         break;
     case ECHI_EVENT_LOST: on_lost(h, e->from); break;
+    case ECHI_EVENT_HEADS: on_heads(h, e->msg, out); break;
     default: break;
     }
     pump(h, out);
+    fetch(h, out);
     if (h->busy || h->apply_due || h->queued || h->samples < h->asked_samples) return;
     if (h->asked) send_params(h, out);
     if (h->asked_momentum) send_momentum(h, out);
+    if (h->hands_on) hand_on(h, out);
 }

@@ -29,8 +29,8 @@ static uint32_t available(struct echi_coordinator *c, uint32_t want) {
 
 bool echi_ledger_unfinished(const struct echi_coordinator *c) { return !c->stopping && c->issued < c->goal.samples; }
 
-/* Nothing is issued beyond the next checkpoint. */
-static bool may_issue(const struct echi_coordinator *c) { return echi_ledger_unfinished(c) && c->issued < c->next_keep; }
+/* Nothing is issued beyond the next checkpoint, nor before the separated layers are where they are to be. */
+static bool may_issue(const struct echi_coordinator *c) { return echi_ledger_unfinished(c) && !c->homes.due && c->issued < c->next_keep; }
 
 static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] && p->group_of[rank] != ECHI_NONE; }
 

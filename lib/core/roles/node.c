@@ -5,6 +5,7 @@
  *     PLAN  -> SLOTS   -> roles start         READY(0)
  *     HOLD  -> (no task runs) -> HELD         RELEASE
  *     LOST, REGROUP -> (slots) -> roles told  READY(members): the barrier of each loss and move
+ *     HEADS -> (slots) -> roles told          READY(members)
  *     TAKEOVER -> roles told                  READY(members)
  *     END   -> (final weights) -> STATS       LEAVE
  *
@@ -44,7 +45,11 @@ static void fault(ech_status status, int peer, const char *text, struct echi_act
 }
 
 /* The roles here know of all losses and moves up to this membership epoch; 0: they stand. */
-static void ready(uint32_t members, struct echi_actions *out) { send(out, ECHI_KIND_READY)->members = members; }
+static void ready(uint32_t members, bool full, struct echi_actions *out) {
+    struct echi_msg *m = send(out, ECHI_KIND_READY);
+    m->members = members;
+    m->flag = full;
+}
 
 static void drop(int peer, struct echi_actions *out) { echi_act(out, ECHI_ACTION_DROP)->to = (uint16_t)peer; }
 
@@ -103,22 +108,38 @@ static void begin(struct echi_node_role *n, int64_t now, struct echi_actions *ou
     n->planned = true;
     if (n->owner) echi_owner_init(n->owner, n->setup, echi_plan_group_owned(&n->setup->plan, n->rank));
     if (n->head) echi_head_init(n->head, n->setup);
+    n->heads = n->head != NULL;
     if (n->worker) echi_worker_init(n->worker, n->setup);
     pass_to_all(n, &(struct echi_event){.type = ECHI_EVENT_START, .now = now}, out);
     if (n->session && n->rank != 0) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_NODE_FINAL, 0});
-    ready(0, out);
+    ready(0, false, out);
 }
 
 /* ---- losses and moves ---- */
 
-static void tell(struct echi_node_role *n, int64_t now, struct echi_actions *out) {
+static struct echi_msg told_of(const struct echi_change_told *c) {
+    return (struct echi_msg){.kind = c->kind, .peer = c->peer, .group = c->group, .flag = c->flag, .part = c->part, .members = c->members};
+}
+
+static bool is_copy_for(const struct echi_node_role *n, const struct echi_change_told *c) {
+    return c->kind == ECHI_KIND_HEADS && c->flag == ECHI_HEADS_COPY && c->peer == n->rank;
+}
+
+/* refused: the driver has made no slots. */
+static void tell(struct echi_node_role *n, bool refused, int64_t now, struct echi_actions *out) {
+    static const enum echi_event_type type[ECHI_KINDS] = {[ECHI_KIND_LOST] = ECHI_EVENT_LOST, [ECHI_KIND_REGROUP] = ECHI_EVENT_MOVED,
+                                                          [ECHI_KIND_HEADS] = ECHI_EVENT_HEADS};
     const struct echi_change_told c = n->change[0];
-    const struct echi_msg m = {.kind = c.moved ? ECHI_KIND_REGROUP : ECHI_KIND_LOST, .peer = c.peer, .group = c.group,
-                               .members = c.members};
+    const struct echi_msg m = told_of(&c);
     memmove(&n->change[0], &n->change[1], (size_t)--n->changes * sizeof n->change[0]);
     echi_plan_told(&n->setup->plan, &m);
-    pass_to_all(n, &(struct echi_event){.type = c.moved ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = c.peer, .now = now, .msg = &m}, out);
-    ready(c.members, out);
+    const bool begins = is_copy_for(n, &c) && !n->heads, full = begins && (refused || !n->head);
+    if (begins && !full) {
+        echi_head_init(n->head, n->setup);
+        n->heads = true;
+    }
+    pass_to_all(n, &(struct echi_event){.type = (uint8_t)type[c.kind], .from = c.peer, .now = now, .msg = &m}, out);
+    ready(c.members, full, out);
 }
 
 /* Places for the gradients of workers that join this owner, and for the weights of another owner; with shards for those of the own worker
@@ -126,13 +147,14 @@ static void tell(struct echi_node_role *n, int64_t now, struct echi_actions *out
 static bool needs_slots(const struct echi_node_role *n, const struct echi_change_told *c) {
     const struct echi_plan *p = &n->setup->plan;
     const int owned = echi_plan_group_owned(p, n->rank);
+    if (c->kind == ECHI_KIND_HEADS) return is_copy_for(n, c) && !n->heads;   /* who was the head, or its shadow, has them still */
     if (p->shards) return echi_plan_grads_in_weights(p);   /* else who takes over has all it needs */
-    if (c->moved) return c->peer == n->rank || owned == c->group;
+    if (c->kind == ECHI_KIND_REGROUP) return c->peer == n->rank || owned == c->group;
     return owned >= 0 && echi_plan_group_owned(p, c->peer) >= 0;
 }
 
 static void tell_changes(struct echi_node_role *n, int64_t now, struct echi_actions *out) {
-    for (; n->planned && !n->making && n->changes > 0; tell(n, now, out)) {
+    for (; n->planned && !n->making && n->changes > 0; tell(n, false, now, out)) {
         const struct echi_change_told *c = &n->change[0];
         if (!needs_slots(n, c)) continue;
         n->making = true;
@@ -142,24 +164,23 @@ static void tell_changes(struct echi_node_role *n, int64_t now, struct echi_acti
 }
 
 void echi_node_role_next(const struct echi_node_role *n, struct echi_plan *out) {
-    const struct echi_change_told *c = &n->change[0];
+    const struct echi_msg next = told_of(&n->change[0]);
     *out = n->setup->plan;
-    if (!n->planned || n->changes == 0) return;
-    if (c->moved) echi_plan_move(out, c->peer, c->group);
-    else echi_plan_lose(out, c->peer);
+    if (n->planned && n->changes > 0) echi_plan_told(out, &next);
 }
 
-static void on_slots(struct echi_node_role *n, int64_t now, struct echi_actions *out) {
+static void on_slots(struct echi_node_role *n, const struct echi_event *e, struct echi_actions *out) {
     if (!n->making) return;
     n->making = false;
-    if (n->planned) tell(n, now, out);
-    else begin(n, now, out);
-    tell_changes(n, now, out);
+    if (n->planned) tell(n, e->flag, e->now, out);
+    else begin(n, e->now, out);
+    tell_changes(n, e->now, out);
 }
 
 static void note_change(struct echi_node_role *n, const struct echi_msg *m, int64_t now, struct echi_actions *out) {
     n->change[n->changes++] =
-        (struct echi_change_told){.members = m->members, .peer = m->peer, .group = m->group, .moved = m->kind == ECHI_KIND_REGROUP};
+        (struct echi_change_told){.members = m->members, .peer = m->peer, .part = m->part, .kind = m->kind, .group = m->group,
+                                  .flag = m->flag};
     tell_changes(n, now, out);
 }
 
@@ -169,13 +190,20 @@ static void on_regroup(struct echi_node_role *n, const struct echi_msg *m, int64
     note_change(n, m, now, out);   /* there is no other before this node has sent READY */
 }
 
+/* The separated layers get other nodes. */
+static void on_heads(struct echi_node_role *n, const struct echi_msg *m, int64_t now, struct echi_actions *out) {
+    if (!n->planned || n->changes > 0 || !echi_plan_may_home(&n->setup->plan, m))
+        return fault(ECH_E_FORMAT, 0, "rank 0 told of a head that does not fit the plan: do all nodes run the same version?", out);
+    note_change(n, m, now, out);
+}
+
 /* The shards of lost owners have new ones. */
 static void on_takeover(struct echi_node_role *n, const struct echi_msg *m, int64_t now, struct echi_actions *out) {
     if (!n->planned || n->changes > 0 || !echi_plan_orphaned(&n->setup->plan))
         return fault(ECH_E_FORMAT, 0, "rank 0 told of a takeover that does not fit the plan: do all nodes run the same version?", out);
     echi_plan_told(&n->setup->plan, m);
     pass_to_all(n, &(struct echi_event){.type = ECHI_EVENT_TAKEOVER, .now = now, .msg = m}, out);
-    ready(m->members, out);
+    ready(m->members, false, out);
 }
 
 /* From here on nothing from that node is taken. The run goes on without it, or (group 1) ends when rank 0 has gathered what is left. */
@@ -187,7 +215,7 @@ static void on_lost(struct echi_node_role *n, const struct echi_msg *m, int64_t 
         return fault(ECH_E_FORMAT, 0, "rank 0 told of a loss that no run outlives: do all nodes run the same version?", out);
     if (!n->gone[peer]) drop(peer, out);
     n->gone[peer] = true;
-    if (ends) ready(m->members, out);
+    if (ends) ready(m->members, false, out);
     else note_change(n, m, now, out);
 }
 
@@ -252,6 +280,7 @@ static void on_message(struct echi_node_role *n, const struct echi_event *e, str
         break;
     case ECHI_KIND_LOST: on_lost(n, m, e->now, out); break;
     case ECHI_KIND_REGROUP: on_regroup(n, m, e->now, out); break;
+    case ECHI_KIND_HEADS: on_heads(n, m, e->now, out); break;
     case ECHI_KIND_TAKEOVER: on_takeover(n, m, e->now, out); break;
     case ECHI_KIND_PARAMS:
         n->final_in = true;
@@ -280,7 +309,7 @@ static void step(struct echi_node_role *n, const struct echi_event *e, struct ec
         echi_act(out, ECHI_ACTION_MEASURE);
         break;
     case ECHI_EVENT_MEASURED: send(out, ECHI_KIND_MEASURED); break;
-    case ECHI_EVENT_SLOTS: on_slots(n, e->now, out); break;
+    case ECHI_EVENT_SLOTS: on_slots(n, e, out); break;
     case ECHI_EVENT_HELD:
         if (n->holding) send(out, ECHI_KIND_HELD);
         n->holding = false;
@@ -302,6 +331,7 @@ static void step(struct echi_node_role *n, const struct echi_event *e, struct ec
     case ECHI_EVENT_COMPUTED:
     case ECHI_EVENT_MOVED:
     case ECHI_EVENT_TAKEOVER:
+    case ECHI_EVENT_HEADS:
     case ECHI_EVENT_TIME: break;
     }
 }

@@ -676,6 +676,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     case ECHI_EVENT_LOST: on_lost(o, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(o, e, out); break;
     case ECHI_EVENT_TAKEOVER: echi_owner_takeover(o, e, out); break;
+    case ECHI_EVENT_HEADS: o->members = e->msg->members; break;
     default: break;
     }
     echi_states_post(o, out);

@@ -214,9 +214,9 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
     case ECHI_EVENT_MEASURED:
-    case ECHI_EVENT_SLOTS:
     case ECHI_EVENT_HELD:
     case ECHI_EVENT_TIME: break;
+    case ECHI_EVENT_SLOTS:
     case ECHI_EVENT_STOP: echi_put8(w, e->flag); break;
     case ECHI_EVENT_RATE:
         echi_put8(w, e->flag);
@@ -229,6 +229,7 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
     case ECHI_EVENT_FAILED: echi_put16(w, (uint16_t)e->status); /* fall through */
     case ECHI_EVENT_BROKE: put_text(w, e->text); break;
     case ECHI_EVENT_TAKEOVER:
+    case ECHI_EVENT_HEADS:
     case ECHI_EVENT_MOVED: w->ok = false; break;   /* no driver's */
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
     case ECHI_EVENT_SENT:
@@ -252,9 +253,9 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
     case ECHI_EVENT_MEASURED:
-    case ECHI_EVENT_SLOTS:
     case ECHI_EVENT_HELD:
     case ECHI_EVENT_TIME: break;
+    case ECHI_EVENT_SLOTS:
     case ECHI_EVENT_STOP: e->flag = get_flag(r); break;
     case ECHI_EVENT_RATE:
         e->flag = get_flag(r);

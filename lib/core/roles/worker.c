@@ -14,6 +14,14 @@
 
 #include <string.h>
 
+/* The head and its shadow, as the plan says. */
+static void find_heads(struct echi_worker *w) {
+    w->head = w->setup->plan.head;
+    w->shadow = echi_plan_shadow(&w->setup->plan);
+    if (w->setup->plan.cut) echi_ranks_add(&w->heads, w->head);
+    if (w->shadow >= 0) echi_ranks_add(&w->heads, w->shadow);
+}
+
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     memset(w, 0, sizeof *w);
     w->setup = setup;
@@ -26,9 +34,9 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->by_part = echi_plan_rounds_by_part(&setup->plan) && !setup->plan.deterministic && setup->norms == 0 && !setup->whole_steps;
     w->in_weights = echi_plan_grads_in_weights(&setup->plan);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
+    for (int i = 0; i < ECHI_STACKS; i++) w->answers_from[i] = ECHI_NO_RANK;
     w->fresh = true;
-    w->head = setup->plan.head;
-    w->shadow = echi_plan_shadow(&setup->plan);
+    find_heads(w);
     w->ring.on = echi_plan_rings(&setup->plan);
     echi_worker_begin_shards(w);
 }
@@ -369,13 +377,16 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     w->queue[w->queued++] = slot;
 }
 
-/* Of several heads the one that a step's rows go to is known when they leave. */
-static bool posts_with_rows(const struct echi_worker *w) { return w->setup->plan.heads > 0; }
-
-static void post_answer(struct echi_worker *w, struct echi_slot slot, struct echi_actions *out) {
-    w->answers &= (uint8_t) ~(1u << slot.index);
-    if (!posts_with_rows(w)) echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, slot);
+/* A place for an answer is posted when the rows leave: then it is known whose they are, and once all are answered the head may be
+ * another. */
+static void post_answer(struct echi_worker *w, int head, struct echi_actions *out) {
+    struct echi_slot slot = {ECHI_SLOT_WORKER_ACT_GRAD, 0};
+    while ((w->answers >> slot.index & 1) || w->answers_from[slot.index] != ECHI_NO_RANK) slot.index++;
+    w->answers_from[slot.index] = (uint16_t)head;
+    echi_act_post(out, head, ECHI_KIND_ACT_GRAD, slot);
 }
+
+static void drop_answer(struct echi_worker *w, struct echi_slot slot) { w->answers &= (uint8_t) ~(1u << slot.index); }
 
 /* Of the micro-batches that the head owes answers the one that this lease is, -1: none. */
 static int micro_of(const struct echi_worker *w, const struct echi_flight *s, const struct echi_lease *l) {
@@ -389,13 +400,14 @@ static int micro_of(const struct echi_worker *w, const struct echi_flight *s, co
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_flight *s = oldest(w, ECHI_FLIGHT_WAITS_HEAD);   /* the head answers steps in the order it was asked */
     const int micro = s ? micro_of(w, s, &e->msg->lease) : -1;
-    if (micro < 0 || e->from != echi_plan_head_of(&w->setup->plan, &s->lease))
+    if (micro < 0 || e->from != s->head_rank || e->slot.index >= ECHI_STACKS)
         return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
     s->answer[micro] = (struct echi_answer){e->slot, e->msg->head, e->msg->loss, e->msg->correct};
     s->answered |= (uint8_t)(1u << micro);
+    w->answers_from[e->slot.index] = ECHI_NO_RANK;
     w->answers |= (uint8_t)(1u << e->slot.index);
     if (!s->abandoned) return s->phase == ECHI_FLIGHT_WAITS_HEAD ? wait_for_head(w, s) : (void)0;
-    post_answer(w, e->slot, out);
+    drop_answer(w, e->slot);
     over(w, s);
 }
 
@@ -413,10 +425,10 @@ static void set_copies(struct echi_worker *w, struct echi_flight *s, int copies,
     if (copies == 0 && s->phase == ECHI_FLIGHT_WAITS_SHADOW) end_step(w, s, now, out);
 }
 
-/* Rows of a step that is over are asked about by nobody. */
+/* Rows of a step that is over are asked about by nobody: they may have been at who is no shadow any more. */
 static void on_shadowed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
-    if (e->from != echi_plan_shadow(p) && e->from != p->head)
+    if (!echi_ranks_has(&w->heads, e->from))
         return echi_act_fault(out, ECH_E_INTERNAL, "a node that is no shadow of the head said that it has rows");
     for (int i = 0; i < p->flights; i++) {
         struct echi_flight *s = &w->flight[i];
@@ -428,7 +440,10 @@ static void send_rows(struct echi_worker *w, struct echi_flight *s, int micro, e
     const struct echi_plan *p = &w->setup->plan;
     const int to = what == ECHI_ROWS_COPY ? echi_plan_shadow(p) : echi_plan_head_of(p, &s->lease);
     const uint16_t number = (uint16_t)(s - w->flight + micro);
-    if (posts_with_rows(w)) echi_act_post(out, to, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, number});
+    if (what != ECHI_ROWS_COPY) {
+        s->head_rank = (uint16_t)to;
+        post_answer(w, to, out);
+    }
     struct echi_action *a = echi_act_send(out, to, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
     a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, number};
     a->msg.lease = echi_lease_micro(p, &s->lease, micro);
@@ -446,24 +461,21 @@ static void forwarded(struct echi_worker *w, struct echi_flight *s, int64_t now,
     wait_for_head(w, s);
 }
 
-/* The shadow is the head now, and has no place for answers yet. Rows that wait for one are behind their copy: they are not trained again.
- * They are answered in the order in which they are sent, so the first to wait is the first. */
+/* The shadow is the head now. Rows that wait for an answer are behind their copy: they are not trained again. They are answered in the
+ * order in which they are sent, so the first to wait is the first. */
 static void turn_to_shadow(struct echi_worker *w, struct echi_actions *out) {
     struct echi_flight *waits = NULL;
-    for (int i = 0; i < echi_plan_stacks(&w->setup->plan); i++)
-        if (!(w->answers >> i & 1)) post_answer(w, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i}, out);
     while ((waits = oldest_behind(w, ECHI_FLIGHT_WAITS_HEAD, waits)))
-        for (int i = 0; i < waits->forwards; i++)
+        for (int i = 0; i < waits->forwards && !waits->abandoned; i++)
             if (!(waits->answered >> i & 1)) send_rows(w, waits, i, ECHI_ROWS_AGAIN, out);
 }
 
 /* The head or its shadow is lost, as the plan says. */
 static void on_head_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     if (w->head != w->setup->plan.head) turn_to_shadow(w, out);
-    w->head = w->setup->plan.head;
     for (int i = 0; i < w->setup->plan.flights; i++)
         if (w->shadow == e->from) set_copies(w, &w->flight[i], 0, e->now, out);
-    w->shadow = echi_plan_shadow(&w->setup->plan);
+    find_heads(w);
 }
 
 /* The run cannot go on: how new the newest weights here are, and then they themselves. Whatever comes after that, they are not written. */
@@ -532,7 +544,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         return enter(w, s, ECHI_FLIGHT_WAITS_NORM);
     }
     if (e->task->kind == ECHI_TASK_FORWARD) return forwarded(w, s, e->now, out);
-    if (e->task->kind == ECHI_TASK_BACKWARD) post_answer(w, e->task->act, out);
+    if (e->task->kind == ECHI_TASK_BACKWARD) drop_answer(w, e->task->act);
     if (s->abandoned) return over(w, s);
     if (e->task->kind == ECHI_TASK_BACKWARD && ++s->backwards < s->micros) return wait_for_head(w, s);
     if (!(s->loss - s->loss == 0))
@@ -577,11 +589,22 @@ static void on_moved(struct echi_worker *w, const struct echi_event *e, struct e
     change_owner(w, e, out);
 }
 
+/* It may owe answers: as the head; also, if it was the head, to steps that were given up since. Nobody needs those. */
+static void on_answerer_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    for (int i = 0; i < ECHI_STACKS; i++)
+        if (w->answers_from[i] == e->from) w->answers_from[i] = ECHI_NO_RANK;
+    for (int i = 0; i < w->setup->plan.flights; i++) {
+        struct echi_flight *s = &w->flight[i];
+        if (s->phase == ECHI_FLIGHT_WAITS_HEAD && s->abandoned && s->head_rank == e->from) over(w, s);
+    }
+    if (e->from == w->head || e->from == w->shadow) on_head_lost(w, e, out);
+}
+
 /* Places that were posted for a lost node are free, and what is in flight for it goes no further. */
 static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     w->in_weights = false;
-    if (e->from == w->head || e->from == w->shadow) on_head_lost(w, e, out);
+    if (p->cut) on_answerer_lost(w, e, out);
     if (p->shards) return echi_worker_stop(w, e, out);
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         if (w->posted[i] != e->from) continue;
@@ -593,7 +616,7 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
         struct echi_flight *s = &w->flight[i];
         if (!echi_flight_begun(s) || s->lease.owner != e->from) continue;
         owned = s->abandoned = true;
-        if (s->phase == ECHI_FLIGHT_ANSWERED) post_answer(w, s->answer[0].slot, out);   /* only bsp cuts steps, and loses no owner */
+        if (s->phase == ECHI_FLIGHT_ANSWERED) drop_answer(w, s->answer[0].slot);   /* only bsp cuts steps, and loses no owner */
         else if (s->phase != ECHI_FLIGHT_WAITS_SHADOW) continue;
         over(w, s);   /* what waits for a batch-norm's sums does so under bsp, where no owner can be lost */
     }
@@ -632,8 +655,6 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
         if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
         post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
     }
-    for (int i = 0; i < echi_plan_stacks(&w->setup->plan) && w->setup->plan.cut && !posts_with_rows(w); i++)
-        echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint16_t)i});
     if (w->ring.on) echi_worker_ring_start(w, out);
     if (w->setup->norms > 0) echi_act_post(out, w->owner, ECHI_KIND_NORM_ALL, (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0});
 }
@@ -666,6 +687,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
     case ECHI_EVENT_TAKEOVER: echi_worker_takeover(w, e, out); break;
+    case ECHI_EVENT_HEADS: find_heads(w); break;
     case ECHI_EVENT_GRADIENT: {
         struct echi_flight *s = &w->flight[e->task->flight];
         s->ready[e->layer] = true;

@@ -35,10 +35,13 @@ enum echi_event_type {
                               node role only */
     ECHI_EVENT_TAKEOVER,   /* shards of lost owners have new ones, by the coordinator's word in `msg`; the plan says so already. From the
                               node role only */
+    ECHI_EVENT_HEADS,      /* the separated layers get other nodes, by the coordinator's word in `msg`; the plan says so already. From the
+                              node role only */
     ECHI_EVENT_TIME,       /* coordinator: the time that it waits for (`wake_at`) has come */
     /* Of the driver, to the node role. The first three answer actions. */
     ECHI_EVENT_MEASURED,   /* MEASURE: the step times are there */
-    ECHI_EVENT_SLOTS,      /* SLOTS: the slots are there, and the first time `setup` and the memory of the roles */
+    ECHI_EVENT_SLOTS,      /* SLOTS: the slots are there, and the first time `setup` and the memory of the roles; or (flag) there is no
+                              memory for the head's, of which the node is to have a copy, and none are there */
     ECHI_EVENT_HELD,       /* HOLD: no task runs */
     ECHI_EVENT_BROKE,      /* `from` has broken a rule: `text` */
     ECHI_EVENT_FAILED,     /* this node cannot go on: `status`, `text` */
@@ -51,12 +54,13 @@ struct echi_event {
     uint16_t from;
     uint8_t kind;                           /* SENT */
     int64_t now;                            /* ns */
-    const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED, TAKEOVER */
+    const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED, TAKEOVER,
+                                               HEADS */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
     struct echi_slot slot;
     int layer;
     const struct echi_task *task; const struct echi_result *result;
-    bool flag;                              /* LOST, STOP, RATE to the node role */
+    bool flag;                              /* LOST, STOP, RATE, SLOTS to the node role */
     double rate;                            /* RATE */
     ech_status status;                      /* FAILED */
     const char *text;                       /* LOST, BROKE, FAILED to the node role; NULL: "" */
@@ -74,7 +78,7 @@ enum echi_action_type {
     /* Of the node role. A SEND of MEASURED or STATS has a body that the driver adds. */
     ECHI_ACTION_MEASURE,   /* measure step times; MEASURED answers */
     ECHI_ACTION_SLOTS,     /* make the slots of the next plan (echi_node_role_next); SLOTS answers. The first time also `setup`, and memory
-                              for the roles that the plan places here */
+                              for the roles that the plan places here, later for a head that it places here */
     ECHI_ACTION_HOLD,      /* begin no task but EVAL; HELD answers */
     ECHI_ACTION_RELEASE,
     ECHI_ACTION_DROP,      /* take nothing more from node `to`, and send it nothing */

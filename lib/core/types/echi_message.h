@@ -60,7 +60,11 @@
     X(RATE, "rate", 0)             /* node -> coordinator: so much the link of `peer` has carried; `flag`: in */ \
     X(SHADOWED, "shadowed", 0)     /* head -> worker: the shadow has the rows of this lease */ \
     X(HEAD_SUM, "head_sum", 1)     /* head -> head: the sum of the gradients of its rows of round `version`, which are `samples`; of their \
-                                         leases the one that stands first in the data */
+                                         leases the one that stands first in the data */ \
+    X(HEADS, "heads", 0)           /* coordinator -> node: enum echi_heads. Answer READY */ \
+    X(HEAD_COPY, "head_copy", 1)   /* head -> who is to have its layers: weights behind `version` updates, or (flag) the momentum; enum \
+                                         echi_params */ \
+    X(PACE, "pace", 0)             /* head -> coordinator: `version` visits, of `samples` rows altogether, took `compute` ns */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, payload) ECHI_KIND_##name,
@@ -91,11 +95,16 @@ bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role
 
 /* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last evaluation, or for
  * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them;
- * rank 0's, to say when it has those of so many samples whole (WHOLE). */
-enum echi_ask { ECHI_ASK_EVAL, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST, ECHI_ASK_WHOLE };
+ * rank 0's, to say when it has those of so many samples whole (WHOLE). The head, to send all that it has of its layers to who is to have
+ * them as well (HAND_ON). */
+enum echi_ask { ECHI_ASK_EVAL, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST, ECHI_ASK_WHOLE, ECHI_ASK_HAND_ON };
 /* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
+
+/* What HEADS says: `peer` gets a copy of the separated layers, from the head; from now on `peer` is the head, and the rank `part` - 1 its
+ * shadow (`part` 0: it has none). */
+enum echi_heads { ECHI_HEADS_COPY, ECHI_HEADS_HOMES };
 
 /* What ACT brings: rows to be trained and answered; a copy of these for the head's shadow, which says SHADOWED and no more; rows whose copy
  * it has had, when it is the head: to be answered alone. */
@@ -126,12 +135,13 @@ struct echi_msg {
     uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
                                        echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
                                        WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one; NORM, NORM_ALL:
-                                       backward; ACT: enum echi_rows */
-    uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
+                                       backward; ACT: enum echi_rows; HEADS: enum echi_heads; HEAD_COPY: enum echi_params; READY: this
+                                       node has no memory for what it was to take */
+    uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT, HEADS: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* NORM, NORM_ALL; END, FAULT: ech_status */
     uint16_t part;                  /* PUSH, WEIGHTS, RING_SUM, RING_WEIGHTS: the one that it carries, of the plan's table; RESUME to the
                                        own node's owner, ASK to the coordinator: the index of the WORKER_WEIGHTS slot that it computes on,
-                                       or that has these weights */
+                                       or that has these weights. HEADS: 1 + the shadow's rank */
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;      /* samples: NORM_ALL, RING_SUM: it is made of so many; PARAMS, ASK: since the run began, or was
@@ -139,10 +149,11 @@ struct echi_msg {
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
-    uint64_t compute, exchange;     /* PUSH (of the last part to leave), APPLIED: ns that the worker computed since its push before,
+    uint64_t compute, exchange;     /* PACE; PUSH (of the last part to leave), APPLIED: ns that the worker computed since its push before,
                                        and the rest of that time, in APPLIED without what its owner took to apply and to answer */
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
-                                       and each move, 0 until the first; STANDS, TAKEOVER, RESUME. ENTER, PUSH, WEIGHTS, RING_*: that at
+                                       and each move, 0 until the first; STANDS, TAKEOVER, RESUME, HEADS; STARTED and ASK of the head: that
+                                       at which it, or who gets its layers, was told of the copy. ENTER, PUSH, WEIGHTS, RING_*: that at
                                        which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END; LOST: the reason */

@@ -61,6 +61,8 @@ struct echi_plan {
     uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
     uint8_t shards;                       /* BSP: so many nodes, at least 2, own a group's parts together; 0: owner_of has them all */
     uint8_t exchange;                     /* enum echi_exchange; a ring only where echi_plan_may_ring */
+    uint16_t coming;                      /* 1 + the rank that gets a copy of the head's layers, and is neither the head nor its shadow yet;
+                                             0: none. Not among a plan's bytes */
     uint8_t broken;                       /* enum echi_broken: of a ring; not among a plan's bytes, which are sent before a node is lost */
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */
@@ -110,7 +112,8 @@ int echi_plan_reserve(const struct echi_plan *plan);
 /* May the run go on without this rank? No: rank 0, a head without a shadow or one of several, the last owner of the trunk but the
  * reserve's, which may have slept through what the others did, the last worker; an owner of a shard, unless echi_plan_has_heir_of. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
-/* Takes a rank out. The shadow of a lost head is the head from then on. The workers of a group whose owner it was join the nearest group
+/* Takes a rank out. The shadow of a lost head is the head from then on; a copy that the lost one sent or got is given up. The workers of a
+ * group whose owner it was join the nearest group
  * that has one, of two as near the faster; not the reserve. */
 void echi_plan_lose(struct echi_plan *plan, int rank);
 /* The group that rank owns, or owns a shard of, -1: none; whether a group still has its owners; the fastest that has. */
@@ -121,8 +124,10 @@ int echi_plan_first_group(const struct echi_plan *plan);
 bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
 /* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
 void echi_plan_move(struct echi_plan *plan, int rank, int group);
-/* What a LOST, REGROUP or TAKEOVER word says, done to the plan. */
+/* Does a HEADS word of the coordinator fit the plan? */
 struct echi_msg;
+bool echi_plan_may_home(const struct echi_plan *plan, const struct echi_msg *msg);
+/* What a LOST, REGROUP, TAKEOVER or HEADS word says, done to the plan. */
 void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
 /* Places for weights to come to a worker's node: for each living owner that it may work for one a flight, since a place that was
  * posted for a living node cannot be taken back. */

@@ -12,7 +12,7 @@ enum echi_slot_kind {
     ECHI_SLOT_WORKER_GRADS,     /* [flight]; with echi_plan_grads_in_weights in use only after a loss. With micro-batches [1] has those of
                                    one, which are added to [0]; not with `deterministic`, where they are added as whole numbers */
     ECHI_SLOT_WORKER_ACT,       /* [flight + micro-batch] rows and labels on their way to the head */
-    ECHI_SLOT_WORKER_ACT_GRAD,  /* [echi_plan_stacks] in the order in which they come */
+    ECHI_SLOT_WORKER_ACT_GRAD,  /* [echi_plan_stacks] in the order in which they come, by places that are posted when rows leave */
     ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
     ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round; with echi_plan_sums_in_push in use only after a loss */
     ECHI_SLOT_OWNER_WEIGHTS,    /* [echi_plan_snapshots], at most ECHI_SNAPSHOTS */

@@ -36,13 +36,18 @@ int echi_plan_group_owned(const struct echi_plan *plan, int rank) {
     return echi_plan_shard_owned(plan, rank) >= 0 ? 0 : -1;   /* where there are several shards there is one group */
 }
 
+/* Its shadow, or who is about to have a copy of its layers. */
+static bool is_behind_head(const struct echi_plan *plan, int rank) {
+    return echi_plan_shadow(plan) == rank || plan->coming == 1 + rank;
+}
+
 bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role) {
     switch (role) {
     case ECHI_ROLE_NODE: return true;
     case ECHI_ROLE_COORDINATOR: return rank == 0;
     case ECHI_ROLE_WORKER: return plan->group_of[rank] != ECHI_NONE;
     case ECHI_ROLE_OWNER: return echi_plan_group_owned(plan, rank) >= 0;
-    case ECHI_ROLE_HEAD: return echi_plan_head_index(plan, rank) >= 0 || (plan->cut && echi_plan_shadow(plan) == rank);
+    case ECHI_ROLE_HEAD: return echi_plan_head_index(plan, rank) >= 0 || (plan->cut && is_behind_head(plan, rank));
     case ECHI_ROLES: break;
     }
     return false;
@@ -90,6 +95,7 @@ static void join(struct echi_plan *plan, int rank, int group) {
 
 void echi_plan_lose(struct echi_plan *plan, int rank) {
     plan->lost[rank] = 1;
+    if (rank == plan->head || plan->coming == 1 + rank) plan->coming = 0;
     if (rank == plan->head || rank == echi_plan_shadow(plan)) {
         if (rank == plan->head && plan->shadow > 0) plan->head = (uint16_t)echi_plan_shadow(plan);
         plan->shadow = 0;
@@ -113,12 +119,32 @@ void echi_plan_move(struct echi_plan *plan, int rank, int group) {
     join(plan, rank, group);
 }
 
+bool echi_plan_may_home(const struct echi_plan *plan, const struct echi_msg *msg) {
+    const int to = msg->peer, shadow = msg->part - 1;
+    if (!plan->cut || plan->heads || to >= plan->world || shadow >= plan->world || plan->lost[to]) return false;
+    const bool has_layers = to == plan->head || is_behind_head(plan, to);
+    if (msg->flag == ECHI_HEADS_COPY) return shadow < 0 && !has_layers && plan->coming == 0;
+    if (msg->flag != ECHI_HEADS_HOMES || !has_layers) return false;
+    return shadow < 0 || (shadow != to && !plan->lost[shadow] && (shadow == plan->head || is_behind_head(plan, shadow)));
+}
+
+static void go_home(struct echi_plan *plan, const struct echi_msg *msg) {
+    if (msg->flag == ECHI_HEADS_COPY) {
+        plan->coming = (uint16_t)(1 + msg->peer);
+        return;
+    }
+    plan->head = msg->peer;
+    plan->shadow = msg->part;
+    plan->coming = 0;
+}
+
 void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg) {
     uint32_t mark[ECHI_WORLD_MAX];
     if (msg->kind == ECHI_KIND_TAKEOVER) {
         echi_marks_get(msg->marks, mark, plan->world);
         echi_plan_take_over(plan, mark);
     } else if (msg->kind == ECHI_KIND_REGROUP) echi_plan_move(plan, msg->peer, msg->group);
+    else if (msg->kind == ECHI_KIND_HEADS) go_home(plan, msg);
     else echi_plan_lose(plan, msg->peer);
 }
 

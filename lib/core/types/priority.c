@@ -39,6 +39,7 @@ uint16_t echi_msg_priority(const struct echi_plan *plan, const struct echi_msg *
     case ECHI_KIND_HEAD_SUM: return echi_part_priority(ECHI_KIND_PUSH, plan->parts.count);   /* as the last part's gradients */
     case ECHI_KIND_STATE:
     case ECHI_KIND_FROZEN: return ECHI_PRIORITY_STATES;
+    case ECHI_KIND_HEAD_COPY:
     case ECHI_KIND_PARAMS: return ECHI_PRIORITY_COPIES;
     default: return m->kind < ECHI_KINDS ? ECHI_PRIORITY_CONTROL : ECHI_PRIORITIES - 1;
     }

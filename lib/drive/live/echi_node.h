@@ -41,6 +41,7 @@ struct echi_node {
     bool standing;
     atomic_bool has_slots;
     struct echi_plan next_plan;
+    bool full;                                /* there was no memory for the head's, of which this node was to have a copy */
     ech_status slots_status;
     struct ech_error slots_error;
     struct echi_action action[ECHI_ACTIONS_MAX];

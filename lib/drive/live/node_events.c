@@ -270,7 +270,13 @@ static void make_slots(void *self) {
 /* On the lane's thread, as at the start: places for the gradients of workers that join this owner, and for weights of another owner. */
 static void make_joined(void *self) {
     struct echi_node *n = self;
+    n->full = false;
     n->slots_status = echi_exec_regroup(n->exec, &n->next_plan, &n->slots_error);
+    if (n->slots_status == ECH_OK && n->next_plan.coming == 1 + n->rank) {
+        n->slots_status = echi_exec_later_head(n->exec, &n->next_plan, &n->slots_error);
+        n->full = n->slots_status == ECH_E_MEMORY;
+        if (n->full) n->slots_status = ECH_OK;
+    }
     atomic_store(&n->has_slots, true);
 }
 
@@ -329,6 +335,13 @@ static void log_line(struct echi_node *n, enum ech_log_level level, const char *
 static void log_kernel(void *self, const char *line) { log_line(self, ECH_LOG_DEBUG, line); }
 static void log_fallback(void *self, const char *line) { log_line(self, ECH_LOG_WARN, line); }
 
+/* Memory for the role of a head, where its layers are about to come here. */
+static ech_status stand_later_head(struct echi_node *n) {
+    if (n->full) echi_config_log(n->c->config, ECH_LOG_WARN, "this node gets no copy of the separated layers: %s", n->slots_error.text);
+    if (n->full || n->role.head || n->next_plan.coming != 1 + n->rank) return ECH_OK;
+    return new_role(&n->role.head, sizeof *n->role.head, &n->slots_error);
+}
+
 static void take_slots(struct echi_node *n) {
     if (!n->standing || !atomic_load(&n->has_slots)) return;
     n->standing = false;
@@ -339,7 +352,9 @@ static void take_slots(struct echi_node *n) {
         n->slots_status = begin_roles(n);
         if (n->slots_status != ECH_OK) n->slots_error = *n->err;
     }
-    if (n->slots_status == ECH_OK) echi_node_tell(n, ECHI_EVENT_SLOTS);
+    if (n->slots_status == ECH_OK && n->role.planned) n->slots_status = stand_later_head(n);
+    if (n->slots_status == ECH_OK)
+        echi_node_event(n, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_SLOTS, .flag = n->full});
     else echi_node_failed(n, n->slots_status, n->slots_error.text);
 }
 
@@ -469,12 +484,14 @@ static void log_change(struct echi_node *n, const struct echi_msg *m) {
         echi_config_log(n->c->config, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again",
                         m->peer, m->text[0] ? m->text : "nothing was heard of it");
     const struct echi_plan *p = &n->setup.plan;
+    if (m->kind == ECHI_KIND_HEADS) return echi_homes_log(n->c->config, n->role.coordinator, p, m);
     if (m->kind != ECHI_KIND_LOST || m->group || p->shadow == 0) return;
     if (m->peer == p->head)
-        echi_config_log(n->c->config, ECH_LOG_WARN, "the separated layers are trained by their shadow, rank %d, from now on; it has none, "
-                        "so its loss would end the run", echi_plan_shadow(p));
+        echi_config_log(n->c->config, ECH_LOG_WARN, "the separated layers are trained by their shadow, rank %d, from now on; until it has "
+                        "one its loss would end the run", echi_plan_shadow(p));
     if (m->peer == echi_plan_shadow(p))
-        echi_config_log(n->c->config, ECH_LOG_WARN, "the head, rank %d, has no shadow any more: its loss would end the run", p->head);
+        echi_config_log(n->c->config, ECH_LOG_WARN, "the head, rank %d, has no shadow any more: until it has another its loss would end "
+                        "the run", p->head);
 }
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {

@@ -190,6 +190,9 @@ void echi_report_run(struct ech_report *r, struct echi_coordinator *c, const str
     r->samples_again = c->again_samples;
     r->residuals_lost = plan && plan->codec != ECHI_CODEC_DENSE ? lost_workers(c, plan) : 0;
     r->momentum_lost = c->takeover.params;
+    r->shadows_made = c->homes.shadows;
+    r->head_moves = c->homes.moves;
+    r->head_seconds = (double)c->homes.held * 1e-9;
     r->leases_dropped = c->dropped_leases;
     r->samples_dropped = c->dropped_samples;
     fill_choice(c, r);

@@ -40,6 +40,8 @@ static const char *phase_name(enum echi_run_phase phase) {
     case ECHI_RUN_EVALUATES: return "evaluates";
     case ECHI_RUN_QUIETS: return "waits, for a checkpoint, for owners to have each other's states";
     case ECHI_RUN_GATHERS: return "gathers a checkpoint";
+    case ECHI_RUN_SETTLES: return "waits, before the separated layers get another node, for owners to have each other's states";
+    case ECHI_RUN_HANDS_ON: return "waits for another node to have a copy of the separated layers";
     case ECHI_RUN_DRAINS: return "waits for owners to have each other's states";
     case ECHI_RUN_LAST_KEEP: return "keeps the last checkpoint";
     case ECHI_RUN_LAST_EVAL: return "evaluates for the last time";
@@ -61,6 +63,7 @@ static bool answer_out(const struct echi_node *n, int rank) {
     case ECHI_RUN_HOLDS:
     case ECHI_RUN_ENDS: return !c->mark[rank];
     case ECHI_RUN_QUIETS:
+    case ECHI_RUN_SETTLES:
     case ECHI_RUN_DRAINS: return echi_plan_group_owned(&c->plan, rank) >= 0 && !c->mark[rank];
     default: return false;
     }
@@ -250,7 +253,7 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
 
 static void tell_head(struct echi_node *n, struct echi_print *l) {
     const struct echi_head *h = n->role.head;
-    echi_print(l, "head: version %llu%s", (unsigned long long)h->version, h->started ? "" : "; waits for the first weights from rank 0");
+    echi_print(l, "head: version %llu%s", (unsigned long long)h->version, h->started ? "" : "; waits for the first weights");
     for (int i = 0; i < h->queued; i++)
         echi_print(l, "%s %d (lease %u)", i ? "," : "; rows wait from rank", h->queue[i], h->lease[h->queue[i]].id);
     const char *before = "; answers have not left for rank";

@@ -217,6 +217,7 @@ static uint64_t bytes_of(const struct trace *x, const struct host *h, int rank, 
         return h->coded || m->part >= ECHI_PARTS_MAX ? 0 : h->part[m->part] * real;
     case ECHI_KIND_ACT: return (uint64_t)m->lease.n * (row + ECHI_LABEL_BYTES);
     case ECHI_KIND_ACT_GRAD: return (uint64_t)m->lease.n * row;
+    case ECHI_KIND_HEAD_COPY: return m->flag == ECHI_PARAMS_PART ? h->head_params * real : 0;   /* an optimiser's memory is of any size */
     case ECHI_KIND_HEAD_SUM: return h->head_params * real;
     default: return 0;
     }

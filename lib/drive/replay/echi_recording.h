@@ -9,7 +9,7 @@
 #include "echi_trace.h"
 
 #define ECHI_RECORDING_MAGIC "echevent"   /* 8 bytes, and then the format's number */
-#define ECHI_RECORDING_FORMAT 25u
+#define ECHI_RECORDING_FORMAT 26u
 #define ECHI_RECORD_MAX (1u << 18)        /* bytes of a record's body at most */
 
 /* Append only. */

@@ -199,7 +199,8 @@ static ech_status stand(struct run *x, struct node *n) {
 
 static ech_status regroup(struct run *x, struct node *n) {
     echi_node_role_next(&n->role, &x->next);
-    return echi_exec_regroup(n->exec, &x->next, x->err);
+    ECHI_TRY(echi_exec_regroup(n->exec, &x->next, x->err));
+    return x->next.coming == 1 + n->setup.rank ? echi_exec_later_head(n->exec, &x->next, x->err) : ECH_OK;
 }
 
 /* One event with its actions; *out_waits when its message has not been sent yet. */

@@ -25,6 +25,7 @@ struct stage {
     struct echi_owner owner;
     struct echi_head head;
     bool stands;
+    struct echi_plan next;
     struct echi_action action[ECHI_ACTIONS_MAX];
     uint8_t encoded[ECHI_RECORD_MAX];
     struct owed *owed; size_t n_owed, room;
@@ -48,6 +49,14 @@ static bool stand(struct stage *s, const struct echi_setup *setup) {
     if (echi_plan_hosts(p, rank, ECHI_ROLE_OWNER)) s->node.owner = &s->owner;
     if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) s->node.head = &s->head;
     return true;
+}
+
+/* What the driver made in mid-run: memory for the role of a head, where its layers are about to come here. */
+static void make_head(struct stage *s, const struct echi_event *e) {
+    struct echi_plan *next = &s->next;
+    if (e->type != ECHI_EVENT_SLOTS || e->flag || !s->node.planned) return;
+    echi_node_role_next(&s->node, next);
+    if (echi_plan_hosts(next, s->node.rank, ECHI_ROLE_HEAD)) s->node.head = &s->head;
 }
 
 /* ------------------------------------------------- what roles have asked for */
@@ -185,6 +194,7 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     case ECHI_EVENT_BROKE:
     case ECHI_EVENT_FAILED:
     case ECHI_EVENT_TAKEOVER:
+    case ECHI_EVENT_HEADS:
     case ECHI_EVENT_MOVED: break;
     }
     return NULL;
@@ -241,6 +251,7 @@ static ech_status replay_event(struct stage *s, struct echi_recording *r, const 
     struct echi_actions list = {s->action, 0, (int)(sizeof s->action / sizeof s->action[0]), false};
     const char *why = unasked(s, t);
     if (why) return fail_at(r, t, err, why, "");
+    make_head(s, &t->event);
     if (!echi_node_role_step(&s->node, (enum echi_role)t->role, &t->event, &list))
         return fail_at(r, t, err, "this node has no role that takes it", "");
     struct echi_writer w = echi_writer_over(s->encoded, sizeof s->encoded);

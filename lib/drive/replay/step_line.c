@@ -177,7 +177,7 @@ static uint8_t played_message(int kind) {
     switch (kind) {
     case ECHI_KIND_PUSH: return ECHI_PLAY_PUSH;
     case ECHI_KIND_RING_SUM: return ECHI_PLAY_SUM;
-    case ECHI_KIND_WEIGHTS: case ECHI_KIND_PARAMS: return ECHI_PLAY_WEIGHTS;
+    case ECHI_KIND_WEIGHTS: case ECHI_KIND_PARAMS: case ECHI_KIND_HEAD_COPY: return ECHI_PLAY_WEIGHTS;
     case ECHI_KIND_RING_WEIGHTS: return ECHI_PLAY_HANDED;
     case ECHI_KIND_ACT: return ECHI_PLAY_ROWS;
     case ECHI_KIND_ACT_GRAD: return ECHI_PLAY_ANSWER;

@@ -64,6 +64,9 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
     if (m->loss != 0) echi_print(l, ", loss %.6g", m->loss);
     if (m->kind == ECHI_KIND_LOST) echi_print(l, ", rank %d is lost", m->peer);
     if (m->kind == ECHI_KIND_REGROUP) echi_print(l, ", the worker of rank %d joins group %d", m->peer, m->group);
+    if (m->kind == ECHI_KIND_HEADS)
+        echi_print(l, m->flag == ECHI_HEADS_COPY ? ", rank %d gets a copy of the head's layers" : ", rank %d is the head", m->peer);
+    if (m->kind == ECHI_KIND_HEADS && m->part > 0) echi_print(l, ", and rank %d its shadow", m->part - 1);
     if (m->text[0]) echi_print(l, ", '%s'", m->text);
     for (int i = 0; i < m->marks.count; i++) {   /* what is in a state */
         const uint8_t *mark = m->marks.at + ECHI_MARK_BYTES * i;
@@ -122,7 +125,7 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
     case ECHI_EVENT_BROKE: echi_print(&l, "rank %d broke a rule: %s", e->from, e->text); break;
     case ECHI_EVENT_FAILED: echi_print(&l, "this node cannot go on: %s", e->text); break;
     case ECHI_EVENT_MEASURED: echi_print(&l, "step times are measured"); break;
-    case ECHI_EVENT_SLOTS: echi_print(&l, "the slots are there"); break;
+    case ECHI_EVENT_SLOTS: echi_print(&l, e->flag ? "there is no memory for the head's slots" : "the slots are there"); break;
     case ECHI_EVENT_HELD: echi_print(&l, "no task runs"); break;
     case ECHI_EVENT_TIME: echi_print(&l, "the time has come"); break;
     case ECHI_EVENT_STOP: echi_print(&l, e->flag ? "the user wants the run to end" : "the user wants to leave"); break;
@@ -130,6 +133,7 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
         echi_print(&l, "rank %d's link carries %.6g bytes/s %s", e->from, e->rate, e->flag ? "in" : "out");
         break;
     case ECHI_EVENT_TAKEOVER:
+    case ECHI_EVENT_HEADS:
     case ECHI_EVENT_MOVED: break;   /* within a node */
     }
 }

@@ -69,6 +69,13 @@ static ech_status stand_slots(struct echi_sim *s, int rank) {
     return ECH_OK;
 }
 
+/* The role of a head, where its layers are about to come here. */
+static bool stand_later_head(struct echi_sim *s, int rank) {
+    struct echi_node_role *n = &s->node[rank].role;
+    echi_node_role_next(n, &s->next);
+    return n->head || s->next.coming != 1 + rank || new_role(s, &n->head, sizeof *n->head);
+}
+
 /* At once: how long a host takes to make them is not known. */
 void echi_sim_make_slots(struct echi_sim *s, int rank) {
     struct echi_sim_node *n = &s->node[rank];
@@ -82,9 +89,10 @@ void echi_sim_make_slots(struct echi_sim *s, int rank) {
     } else if (s->real) {
         echi_node_role_next(&n->role, &s->next);
         status = echi_exec_regroup(n->exec, &s->next, s->err);
+        if (status == ECH_OK && s->next.coming == 1 + rank) status = echi_exec_later_head(n->exec, &s->next, s->err);
     }
     if (status != ECH_OK) return echi_sim_end(s, status);
-    if (!first || stand_roles(s, rank)) tell(s, rank, ECHI_EVENT_SLOTS);
+    if (first ? stand_roles(s, rank) : stand_later_head(s, rank)) tell(s, rank, ECHI_EVENT_SLOTS);
 }
 
 /* ------------------------------------------------------------------ losses */
@@ -134,6 +142,7 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
     }
     if (s->node[f->to].role.gone[f->from]) return;   /* what was on its way */
     if (m.kind == ECHI_KIND_REGROUP && f->to == 0) echi_move_log(s->config, s->coordinator, &m);
+    if (m.kind == ECHI_KIND_HEADS && f->to == 0) echi_homes_log(s->config, s->coordinator, &s->node[0].setup.plan, &m);
     if (m.to_role == ECHI_ROLE_COORDINATOR) to_coordinator(s, f, &m, meta + 2, f->meta_len - 2);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2,
                            .slot = f->place};
