@@ -35,12 +35,14 @@ static void draw_rates(struct sim *s) {
 }
 
 /* Workers of half of the runs with groups join other groups, and in a sixteenth of those under BSP rounds get other shares, at any events
- * of either phase. With numbers of its own: the rest of a seed is what it is without. */
+ * of either phase; or, in an eighth of all runs, a head moves, where there is one. With numbers of its own: the rest of a seed is what it
+ * is without. */
 static void draw_moves(struct sim *s) {
     struct echi_random drawn;
     echi_random_init(&drawn, s->seed, ECHI_STREAM_TEST, 3);
     if (echi_random_below(&drawn, 2)) return;
     s->shares_change = s->seed / 4 % 8 == 5;
+    s->heads_move = s->seed / 8 % 4 == 1;
     for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
 }
 
@@ -144,6 +146,8 @@ static void check_end(struct sim *s) {
     else counts.moves += (uint64_t)s->moves;
     counts.handed_back += s->handed_back;
     counts.woke += s->woke;
+    counts.shadows += c->homes.shadows;
+    counts.heads_moved += c->homes.moves;
     counts.ratio_changes += c->follow.changes;
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
@@ -243,6 +247,10 @@ int main(int argc, char **argv) {
     tell("", "rescued", counts.rescued);
     tell("", "workers-moved", counts.moves);
     tell("", "shares-changed", counts.shared);
+    tell("", "shadows-made", counts.shadows);
+    tell("", "heads-moved", counts.heads_moved);
+    tell("", "copies-of-layers", counts.copies);
+    tell("", "copies-of-layers.refused", counts.refused);
     tell("", "reserves-woken", counts.woke);
     tell("", "rates-of-links", counts.told_rates);
     tell("", "ratios-changed", counts.ratio_changes);

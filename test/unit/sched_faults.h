@@ -65,9 +65,18 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
 
 /* ---- nodes and links ---- */
 
-/* Of who may be lost an owner more often than by chance. */
+/* A node that trains the separated layers, or is about to. */
+static int a_home(struct sim *s) {
+    const struct echi_plan *p = &s->coordinator.plan;
+    const int home[] = {p->head, echi_plan_shadow(p), p->coming - 1};
+    const int rank = home[below(s, 3)];
+    return rank < 0 || rank >= p->world ? p->head : rank;
+}
+
+/* Of who may be lost an owner more often than by chance, and so a head. */
 static int somebody(struct sim *s) {
     int owner = s->plan.n_groups > 1 && below(s, 2) ? victim(s, s->plan.owner_of[below(s, s->plan.n_groups)]) : -1;
+    if (s->plan.shadow && below(s, 3) == 0) owner = victim(s, a_home(s));
     if (s->plan.shards && below(s, 2)) owner = victim(s, s->coordinator.plan.shard_owner[below(s, s->plan.shards)]);
     return owner >= 0 ? owner : victim(s, -1);
 }
@@ -89,6 +98,8 @@ static void cut_two(struct sim *s) {
     const bool made = s->coordinator.phase > ECHI_RUN_MEASURES, both = other != 0 && victim(s, other) == other;
     /* One that the run needs only because of others that are lost, and not known to be yet: either of the two could be chosen now. */
     if (other != 0 && !both && (!made || echi_plan_can_lose(&s->coordinator.plan, other))) return;
+    /* Nor where the head may get a shadow, or move, before one is chosen. */
+    if (other != 0 && !both && (s->plan.shadow || moves_head(s))) return;
     count_fault(s, FAULT_CUT, lost, other);
     doom(s, lost);
     cut_link(s, lost, other);
@@ -213,6 +224,15 @@ static void calm_down(struct sim *s) {
     if (s->counts) s->counts->calm++;
 }
 
+/* While the separated layers are on their way. */
+static void kill_a_home(struct sim *s) {
+    const int shadow = echi_plan_shadow(&s->coordinator.plan);   /* there is one where the head moves */
+    const int rank = victim(s, shadow >= 0 && below(s, 2) ? shadow : a_home(s));
+    if (rank < 0) return;
+    count_fault(s, FAULT_KILL, rank, 0);
+    kill_node(s, rank);
+}
+
 static void fault_now_and_then(struct sim *s) {
     const struct rates *r = &s->rates;
     if (s->wall_ends && s->now >= s->wall_ends) lower_wall(s);
@@ -221,6 +241,7 @@ static void fault_now_and_then(struct sim *s) {
         return;
     }
     if (s->events >= r->safety) return calm_down(s);
+    if (s->coordinator.phase == ECHI_RUN_HANDS_ON && r->kills && below(s, 12) == 0) return kill_a_home(s);
     if (s->events < s->next_fault || s->done) return;
     /* Troubles come together, now and then. */
     s->next_fault = s->events + 1 + (below(s, 4) ? below(s, 2 * r->every) : below(s, 8));

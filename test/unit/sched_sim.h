@@ -51,7 +51,6 @@ enum {
     RESETS = 64,            /* takeovers, of this run and those before */
     META = 1024,            /* bytes of a message's words */
     ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
-    HEADS = 3,              /* nodes that train the head's layers, at most; or the head, and its shadow */
     ALONE = 16,             /* rounds of one node that are kept: a shadow may be some behind */
     NOTES = 40              /* events that a failure tells */
 };
@@ -195,6 +194,8 @@ struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, untimely, stale_most;
     uint64_t moves, shared, woke, handed_back;
+    uint64_t shadows, heads_moved;          /* made while a run went */
+    uint64_t copies, refused;               /* of a head's layers: that came; nodes without memory for one */
     uint64_t forwards, forwards_again;      /* begun on weights that were not all there; of these again, behind one that was dropped */
     uint64_t pushed_again, takeovers, taken, reopened;   /* gradients that were not computed again; shards that got another owner, one
                                                round behind that */
@@ -217,9 +218,9 @@ struct seen_lease {
     uint64_t samples;                       /* in the weights it began on */
     double staleness;
     uint32_t parts;                         /* of its push, a bit each: at its owner, and not taken yet */
-    uint64_t head_met[HEADS];               /* samples in the weights that its rows met at each head, or at its shadow */
+    uint64_t head_met[NODES];               /* samples in the weights that its rows met at each node that trains the head's layers */
     uint32_t began_on[PARAMS];
-    uint32_t act_grad[HEADS][LEASE_MAX]; uint8_t answered_by[LEASE_MAX];   /* by sample: what each answered, and whose answer came */
+    uint32_t act_grad[NODES][LEASE_MAX]; uint8_t answered_by[LEASE_MAX];   /* by sample: what each answered, and whose answer came */
 };
 /* A group's state at one version. */
 struct seen_state { uint64_t samples; uint32_t word[PARAMS], mark[NODES]; };
@@ -239,6 +240,7 @@ struct sim {
     uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, or rounds get other shares, as soon as
                                                that can be; changes made */
     bool shares_change;                     /* under BSP, where nobody can move */
+    bool heads_move;                        /* and instead of both the head does */
     uint64_t handed_back;                   /* leases */
     uint32_t speed[NODES];                  /* of its tasks; 0: drawn */
     uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
@@ -258,10 +260,11 @@ struct sim {
     void (*fails)(struct sim *s);           /* after a failure was told; NULL: cmocka's */
     /* what is watched */
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX];
-    struct headed {                         /* of the heads that the run began with, or of the head and of its shadow */
+    struct headed {                         /* by node that is or was a head, or the head's shadow */
         uint8_t times[SAMPLES_MAX], in[SAMPLES_MAX];   /* that it trained; in: by epoch, a bit each */
         uint64_t holds[3], samples, rounds;            /* samples in each copy of its weights, and in the current */
-    } headed[HEADS];
+    } headed[NODES];
+    uint32_t were_heads;                    /* nodes, a bit each */
     struct { uint64_t round; uint32_t word[PARAMS]; } replica[ALONE];   /* several heads: what the first to end a round has behind it */
     uint16_t in_by[NODES][EPOCHS_MAX][SAMPLES_MAX];   /* by shard: the lease by which a sample is in */
     uint32_t leases;                        /* numbers dealt so far */
@@ -401,7 +404,8 @@ static void tell_rates(const struct sim *s) {
 
 _Noreturn static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
-                                      "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "rescues", "ended"};
+                                      "quiets",   "gathers", "settles", "hands on",  "drains",    "last keep",
+                                      "last look", "ends",   "rescues", "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
                                          "waits for a norm", "waits for a part", "waits for the shadow"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "
@@ -810,7 +814,10 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     *end = cut_of(s) * WORDS;
     if (by_part(s, kind) || echi_msg_of_shard(m, &s->plan)) part_words(s, m->part, first, end);
     if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = PARAMS;
-    else if ((kind == ECHI_KIND_PARAMS && head) || kind == ECHI_KIND_HEAD_SUM) { *first = CUT * WORDS; *end = PARAMS; }
+    else if ((kind == ECHI_KIND_PARAMS && head) || kind == ECHI_KIND_HEAD_SUM || kind == ECHI_KIND_HEAD_COPY) {
+        *first = CUT * WORDS;
+        *end = PARAMS;
+    }
     *at = *first;
     *words = *end - *first;
     if (coded_kind(s, kind)) {
@@ -878,8 +885,7 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind, 
     struct message *m = new_message(s, from, to, kind);
     /* Rank 0's commands to a node are equally urgent, and a link gives the older of equals first. */
     const bool commands = kind == ECHI_KIND_HOLD || kind == ECHI_KIND_RELEASE || kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ||
-                          kind == ECHI_KIND_TAKEOVER ||
-                          kind == ECHI_KIND_END;
+                          kind == ECHI_KIND_TAKEOVER || kind == ECHI_KIND_HEADS || kind == ECHI_KIND_END;
     int64_t *last = &s->node[from].last_due[to][commands ? ECHI_KIND_PLAN : kind][name];
     m->due = s->now + travel(s, from, to, echi_kind_has_payload(kind) ? 30 : 10);
     if (m->due <= *last) m->due = *last + 1;
@@ -1266,6 +1272,18 @@ static void stand(struct sim *s, int node) {
     if (s->watch) s->watch(s, node, ECHI_ROLE_NODE, NULL, NULL);
 }
 
+/* A node that is to have a copy of the head's layers has memory for it, or has none. */
+static bool refuses_head(struct sim *s, int node) {
+    static struct echi_plan next;
+    struct node *n = &s->node[node];
+    echi_node_role_next(&n->role, &next);
+    if (!n->role.planned || n->role.head || next.coming != 1 + node) return false;
+    const bool refuses = below(s, 8) == 0;
+    if (!refuses) n->role.head = &n->head;
+    if (s->counts) s->counts->refused += refuses;
+    return refuses;
+}
+
 static void answer(struct sim *s, int node, enum echi_event_type type) {
     struct node *n = &s->node[node];
     if (type == ECHI_EVENT_HELD) {
@@ -1273,7 +1291,8 @@ static void answer(struct sim *s, int node, enum echi_event_type type) {
         n->held = true;
     }
     if (type == ECHI_EVENT_SLOTS && !n->role.planned) stand(s, node);
-    tell_node(s, node, type, 0);
+    struct echi_event e = {.type = (uint8_t)type, .flag = type == ECHI_EVENT_SLOTS && refuses_head(s, node)};
+    role_event(s, node, ECHI_ROLE_NODE, &e);
 }
 
 /* ---- losses ---- */
@@ -1778,7 +1797,15 @@ static bool share_anew(struct sim *s) {
     return echi_coordinator_share(c, share);
 }
 
+static bool moves_head(const struct sim *s) { return s->heads_move && s->plan.cut && !s->plan.heads; }
+/* The head to some node, if it can move there. */
+static bool move_head(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    return c->phase == ECHI_RUN_TRAINS && echi_coordinator_rehome(&s->coordinator, (int)below(s, c->plan.world));
+}
+
 static bool change_one(struct sim *s) {
+    if (moves_head(s)) return move_head(s);
     const struct echi_policy *policy = s->coordinator.policy;
     return s->shares_change && policy && policy->rounds ? share_anew(s) : move_one(s);
 }
@@ -1869,7 +1896,7 @@ static void sim_run(struct sim *s) {
         for (int i = 0; i < moves && !s->done; i++)
             if (s->move_at[i] && s->move_at[i] <= s->events && change_one(s)) {
                 s->move_at[i] = 0;
-                s->moves++;
+                s->moves += !moves_head(s);
             }
         if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
             stopped = true;

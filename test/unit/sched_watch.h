@@ -274,12 +274,29 @@ static void watch_pushed_again(struct sim *s, struct seen_lease *seen) {
     MUST(s, GRADIENT, seen->begun);
 }
 
+/* A head hands its layers on: nothing is out, and it has trained all that it has. */
+static void watch_hands_on(struct sim *s, int node) {
+    const struct echi_head *h = &s->node[node].head;
+    MUST(s, DRAIN, s->coordinator.n_out == 0 && h->queued == 0 && !h->busy && !h->apply_due);
+    MUST(s, HEAD, s->coordinator.plan.head == node || s->node[node].doomed);
+}
+
+/* A node that the run could do without may have been killed, and nobody has noticed, when the head moves to it. */
+static void watch_homes(struct sim *s, const struct echi_msg *m) {
+    MUST(s, DRAIN, s->coordinator.n_out == 0 && s->coordinator.n_again == 0);
+    if (m->flag != ECHI_HEADS_HOMES) return;
+    MUST(s, HEAD, m->peer != m->part - 1);
+    if (s->node[m->peer].doomed && (m->part == 0 || s->node[m->part - 1].doomed)) s->fatal = true;
+}
+
 static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     const struct echi_plan *p = &s->node[node].setup.plan;
     const int shard = shard_of(s, node);
     switch (a->kind) {
     case ECHI_KIND_LEASE: watch_dealt(s, l); break;
+    case ECHI_KIND_HEAD_COPY: watch_hands_on(s, node); break;
+    case ECHI_KIND_HEADS: watch_homes(s, &a->msg); break;
     case ECHI_KIND_PUSH:
         if (s->plan.shards && !seen_of(s, l)->begun) watch_pushed_again(s, seen_of(s, l));
         break;
@@ -341,12 +358,6 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
 
 /* ---- what arrives ---- */
 
-/* Which of the heads that the run began with this node is; 1 its shadow. */
-static int head_at(const struct sim *s, int node) {
-    const int head = echi_plan_head_index(&s->plan, node);
-    return head < 0 ? 1 : head;
-}
-
 static void note_apart(struct sim *s, uint32_t id) {
     const struct seen_lease *seen = &s->seen[id];   /* with a head it has LEASE_MAX samples at most */
     const uint64_t met = s->plan.cut ? seen->head_met[seen->answered_by[seen->lease.n - 1]] : 0;
@@ -369,6 +380,19 @@ static bool is_whole(const struct sim *s, int owner, uint32_t lease) {
     return __builtin_popcount(s->seen[lease].parts) == echi_post_parts(&s->node[owner].setup, ECHI_KIND_PUSH, owner);
 }
 
+/* Another node has the head's layers: all that is in them there is in them here. The toy's momentum is there whatever the plan says. */
+static void take_layers(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
+    const struct headed *from = &s->headed[m->from];
+    if (msg->flag != ECHI_PARAMS_PART) return;
+    MUST(s, HEAD, from->samples == msg->samples && (!rounds(s) || from->rounds == msg->version));
+    s->headed[m->to] = *from;
+    s->headed[m->to].holds[slot.index] = from->samples;
+    if (!echi_plan_remembers(&s->plan))
+        memcpy(place_at(s, m->to, ECHI_SLOT_HEAD_MOMENTUM, 0)->word, place_at(s, m->from, ECHI_SLOT_HEAD_MOMENTUM, 0)->word,
+               PARAMS * sizeof(uint32_t));
+    if (s->counts) s->counts->copies++;
+}
+
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
     const int from = m->from;
     struct place *own;
@@ -385,9 +409,10 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
     case ECHI_KIND_ACT_GRAD: {
         struct seen_lease *seen = seen_of_micro(s, &msg->lease);
-        memset(seen->answered_by + (msg->lease.start - seen->lease.start), head_at(s, from), msg->lease.n);
+        memset(seen->answered_by + (msg->lease.start - seen->lease.start), from, msg->lease.n);
         break;
     }
+    case ECHI_KIND_HEAD_COPY: take_layers(s, m, msg, slot); break;
     case ECHI_KIND_STATE:
         if (is_coded(s)) {   /* taken in by a task, see `decode` */
             s->coming[m->to][msg->group].version = msg->version;
@@ -469,11 +494,11 @@ static void watch_ratio(struct sim *s, int node, const struct echi_task *t) {
     MUST(s, RATIO, t->ratio == (l->owner == node ? ECHI_RATIO_ONE : echi_push_ratio(&as_dealt, 0, l->epoch)));
 }
 
-static struct headed *headed_at(struct sim *s, int node) { return &s->headed[head_at(s, node)]; }
+static struct headed *headed_at(struct sim *s, int node) { return &s->headed[node]; }
 
 /* Rows that are trained now were not trained before: here, or at any of several heads. */
 static void watch_once(struct sim *s, struct headed *headed, uint32_t at, uint32_t epoch) {
-    for (int i = 0; i < s->plan.heads; i++) MUST(s, HEAD, !(s->headed[i].in[at] >> epoch & 1));
+    for (int i = 0; i < s->plan.heads; i++) MUST(s, HEAD, !(s->headed[echi_plan_head_rank(&s->plan, i)].in[at] >> epoch & 1));
     MUST(s, HEAD, !(headed->in[at] >> epoch & 1));
     headed->in[at] |= (uint8_t)(1 << epoch);
     headed->times[at]++;
@@ -577,7 +602,7 @@ static void watch_rows(struct sim *s, const struct work *w) {
         MUST(s, GRADIENT, t->row_epoch[i] == l->epoch && t->row_start[i] == l->start);
         MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= LEASE_MAX);
         const uint32_t trunk = fold(seen->began_on, 0, CUT);
-        if (s->node[w->node].head.rows[t->rows[i]] != ECHI_ROWS_COPY) seen->head_met[headed - s->headed] = headed->holds[t->weights.index];
+        if (s->node[w->node].head.rows[t->rows[i]] != ECHI_ROWS_COPY) seen->head_met[w->node] = headed->holds[t->weights.index];
         for (uint32_t k = 0; k < l->n; k++) {
             const uint32_t at = l->start + k;
             MUST(s, GRADIENT, rows[2 * k] == toy_forward(trunk, at) && rows[2 * k + 1] == label_of(at));
@@ -597,7 +622,7 @@ static void watch_answers(struct sim *s, const struct work *w) {
         if (s->node[w->node].head.rows[w->task.rows[i]] == ECHI_ROWS_COPY) continue;   /* nobody is answered */
         const struct place *answer = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]);
         struct seen_lease *seen = &s->seen[l->id];
-        memcpy(seen->act_grad[head_at(s, w->node)] + (l->start - seen->lease.start), answer->word, l->n * sizeof(uint32_t));
+        memcpy(seen->act_grad[w->node] + (l->start - seen->lease.start), answer->word, l->n * sizeof(uint32_t));
     }
 }
 
@@ -804,6 +829,13 @@ static void watch_apply(struct sim *s, const struct work *w) {
     MUST(s, LEDGER, s->plan.damping > 0 ? t->damping > 0 && t->damping <= 1 : t->damping == 0);
 }
 
+/* Of those that were heads: it will be, or was. */
+static bool a_head_is_lost(const struct sim *s) {
+    bool lost = false;
+    for (int r = 0; r < s->plan.world; r++) lost = lost || ((s->were_heads >> r & 1) && s->node[r].doomed);
+    return lost;
+}
+
 static void watch_look(struct sim *s, const struct work *w) {
     /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
     const struct echi_plan *now = &s->coordinator.plan;
@@ -818,7 +850,7 @@ static void watch_look(struct sim *s, const struct work *w) {
               same_owned(s, owner, copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word));
         MUST(s, EVAL, s->owner_killed || !s->plan.shards || s->rounds_of[k] == s->rounds_of[0]);
     }
-    if (!s->plan.cut || s->node[s->plan.head].doomed) return;   /* its copy may be that of the node that is lost by now */
+    if (!s->plan.cut || a_head_is_lost(s)) return;   /* the copy may be that of one that is lost by now */
     MUST(s, EVAL, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
 }
 
@@ -1049,8 +1081,10 @@ static void watch_coordinator(struct sim *s, const struct echi_event *e) {
     if (c->takeover.count > s->takeovers) watch_takeover(s);
     const bool goes_on = c->phase == s->phase || c->phase == ECHI_RUN_TRAINS;
     const bool fails = c->phase == ECHI_RUN_RESCUES || c->phase == ECHI_RUN_ENDED;
-    if ((s->phase == ECHI_RUN_QUIETS || s->phase == ECHI_RUN_DRAINS) && !goes_on && !fails) watch_drained(s);
+    const bool drained = s->phase == ECHI_RUN_QUIETS || s->phase == ECHI_RUN_SETTLES || s->phase == ECHI_RUN_DRAINS;
+    if (drained && !goes_on && !fails) watch_drained(s);
     s->phase = c->phase;
+    if (c->plan.cut) s->were_heads |= 1u << c->plan.head;
     note_awake(s);
     if (c->n_lost > 0) watch_frozen(s);
     if (c->train_began == 0) return;
