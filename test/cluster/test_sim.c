@@ -897,6 +897,50 @@ static void rounds_follow_a_straggler(void **state) {
     }
 }
 
+/* Four alike, one of which trains the last layers for all; and with a shadow another does. From five seconds after the beginning on this
+ * rank takes eight times as long, -1: none does. */
+static void with_a_head(const char *sync, bool shadow, int slow, const char *regroup) {
+    prepare_alike(regroup);
+    set(&a.config, "sync", sync);
+    set(&a.config, "separate", "1");
+    set(&a.config, "heads", "1");
+    set(&a.config, "samples-per-step", "auto");
+    set(&a.config, "batch", "64");
+    set(&a.config, "epochs", "2000");
+    if (shadow) set(&a.config, "shadow", "on");
+    for (int h = 0; h < 4; h++) a.host[h].jitter = 0;
+    a.profile.times.head[0] = 5e-4;
+    a.profile.times.head[1] = 16e-3;
+    if (slow >= 0) {
+        a.host[slow].n_slow = 1;
+        a.host[slow].slow[0] = (struct echi_spell){5, INFINITY, 8};
+    }
+    simulate_well(&a);
+    assert_int_equal(a.report.samples, 2000 * TRAIN);
+    assert_int_equal(a.report.n_lost, 0);
+}
+
+static void a_head_leaves_a_slow_node(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "gssp"};
+    for (int i = 0; i < 6; i++) {
+        const bool shadow = i >= 3;
+        with_a_head(sync[i % 3], shadow, -1, "auto");
+        const int head = a.report.head;
+        const double usual = a.report.seconds;
+        assert_true(a.report.head_moves == 0 && a.report.head_seconds == 0);
+        with_a_head(sync[i % 3], shadow, head, "off");
+        const double held = a.report.seconds;
+        assert_true(a.report.head_moves == 0 && a.report.head == head);
+        with_a_head(sync[i % 3], shadow, head, "auto");
+        assert_in_range(a.report.head_moves, 1, 2);   /* the second to a place that is better still */
+        assert_true(a.report.head != head && a.report.head_seconds > 0 && a.report.head_seconds < 0.1 * a.report.seconds);
+        assert_non_null(strstr(a.log, "the separated layers move from rank "));
+        if (a.report.seconds > 0.8 * held)
+            fail_msg("%s: %g s, with the head where it was %g, of a fast one %g", sync[i % 3], a.report.seconds, held, usual);
+    }
+}
+
 /* A link that carries a fiftieth is worth a plan without its node, which roles cannot make of the one that goes: it is named, once. */
 static void a_better_plan_is_named(void **state) {
     (void)state;
@@ -1242,6 +1286,7 @@ int main(void) {
         cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not),
         cmocka_unit_test(a_head_from_any_layer_is_predicted),
         cmocka_unit_test(rounds_follow_a_straggler), cmocka_unit_test(a_better_plan_is_named),
+        cmocka_unit_test(a_head_leaves_a_slow_node),
         cmocka_unit_test(a_thin_link_is_known_to_moves), cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),
