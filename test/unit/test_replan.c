@@ -207,9 +207,29 @@ static void shares_that_cannot_be(void **state) {
     assert_int_equal(coordinator.shares.changes, 3);
 }
 
+/* A head's node takes four times as long as at first, and the head leaves it: half of what its work stretched steps by is gone, and the
+ * node as slow as it was. Where the head comes to, what its work stretches steps by is no change. */
+static void a_head_that_moves_makes_nobody_slow(void **state) {
+    (void)state;
+    echi_follow_init(&follow, WORLD);
+    steps(0, 1000, 3);
+    steps(1, 1000, 1);
+    steps(0, 1000, 12);
+    assert_near(echi_follow_slower(&follow, 0), 4);
+    echi_follow_moved(&follow, 0, 1, 4);
+    assert_true(echi_follow_slower(&follow, 0) == 4 && echi_follow_slower(&follow, 1) == 1);
+    steps(0, 1000, 6);
+    steps(1, 1000, 3);
+    assert_near(echi_follow_slower(&follow, 0), 4);
+    assert_near(echi_follow_slower(&follow, 1), 1);
+    steps(0, 1000, 1.5);   /* it recovers */
+    assert_near(echi_follow_slower(&follow, 0), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lasts_is_answered),
+        cmocka_unit_test(a_head_that_moves_makes_nobody_slow),
         cmocka_unit_test(answers_become_rarer),
         cmocka_unit_test(shares_are_the_best_that_leases_may_have),
         cmocka_unit_test(what_was_so_at_the_start_is_no_change),
