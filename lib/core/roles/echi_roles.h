@@ -354,8 +354,8 @@ struct echi_head {
     /* By head: the sum of another that is here: of which round, of so many samples (0: none is), and the first of its leases. */
     struct { uint64_t version; uint32_t samples; struct echi_lease first; } sum[ECHI_HEADS_MAX];
     /* How long it is at rows that it trains, for the coordinator: of this event, and of the visit under way, when it began; visits since
-     * the last word, their rows, and ns. */
-    int64_t now, since; uint32_t visits; uint64_t visited, took;
+     * the last word (told: when that was), their rows, and ns. */
+    int64_t now, since, told; uint32_t visits; uint64_t visited, took;
     uint64_t repeats;                             /* rows that came again; the driver reads it */
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     bool member[ECHI_WORLD_MAX];

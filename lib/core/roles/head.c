@@ -17,7 +17,10 @@
 
 #include <string.h>
 
-#define VISITS 2   /* of which the coordinator is told together */
+/* Of so many visits the coordinator is told together: of two at least, and where they are short of as many as take so many ns, or of 16. */
+#define VISITS 2
+#define VISITS_MOST 16
+#define PACE_AFTER INT64_C(100000000)
 
 static int places(const struct echi_head *h) { return echi_plan_row_places(&h->setup->plan) * h->setup->plan.world; }
 /* Whose rows come there. */
@@ -334,7 +337,8 @@ static void tell_pace(struct echi_head *h, const struct echi_task *t, struct ech
     if (several(h) || h->setup->plan.head != h->setup->rank) return;
     h->visited += t->samples;
     h->took += (uint64_t)(h->now - h->since);
-    if (++h->visits < VISITS) return;
+    if (++h->visits < VISITS || (h->visits < VISITS_MOST && h->now - h->told < PACE_AFTER)) return;
+    h->told = h->now;
     struct echi_msg *m = &echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PACE)->msg;
     m->version = h->visits;
     m->samples = h->visited;
