@@ -85,7 +85,7 @@ static void forward_times(float factor) {
     assert_int_equal(echi_exec_run(run.exec, &forward, &result, NULL), ECH_OK);
 }
 
-static size_t length(enum echi_kind kind) {
+static size_t length(int kind) {
     const struct echi_msg m = {.kind = (uint8_t)kind, .lease = lease};
     size_t at, len;
     echi_job_extent(&run.job, &run.plan, kind, &m, true, &at, &len);
