@@ -429,6 +429,20 @@ static void the_head_is_one_for_all(void **state) {
     near(predict(0).rate, 1, 1e-5);
 }
 
+/* Two workers, n samples each, and on a third node the head; in rounds the trunk is one part of 400 bytes. */
+static void two_beside_a_head(enum echi_sync sync, const double *seconds, uint32_t n) {
+    nodes(3, seconds);
+    whole(sync, 3, n);
+    plan.cut = 1;
+    plan.head = 2;
+    plan.group_of[2] = ECHI_NONE;
+    plan.n[2] = 0;
+    if (sync != ECHI_SYNC_BSP) return;
+    plan.round = 2 * n;
+    plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 100}}};
+    load.trunk = 400;
+}
+
 /* Two workers, 12.8 s a step, a third of it forward; the head takes 3.2 s for the rows of each, and answers the second's before all of that
  * is over. A whole step waits for both; of a step in m micro-batches each part of the head's work is shorter than the backward pass of its
  * part, so nothing waits but the first, for its part of forward and head. Where the head is far away they travel meanwhile; but the third's
@@ -436,15 +450,7 @@ static void the_head_is_one_for_all(void **state) {
 static void micro_batches_hide_the_head(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1}, step = 12.8, forward = step / 3, head = 3.2 + 3.2 * ECHI_HEAD_ANSWERS, delay = 5;
-    nodes(3, seconds);
-    whole(ECHI_SYNC_BSP, 3, 16);
-    plan.cut = 1;
-    plan.head = 2;
-    plan.group_of[2] = ECHI_NONE;
-    plan.n[2] = 0;
-    plan.round = 32;
-    plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 100}}};
-    load.trunk = 400;
+    two_beside_a_head(ECHI_SYNC_BSP, seconds, 16);
     for (int m = 1; m <= 8; m *= 2) {
         plan.micro_batches = (uint8_t)(m > 1 ? m : 0);
         const double first = (forward + head) / m, from = first > forward ? first : forward;
@@ -465,15 +471,7 @@ static void a_head_that_gathers_computes_once(void **state) {
     (void)state;
     const double seconds[] = {1, 1.25, 1}, step = 12.8 * 1.25, forward = step / 3, first = 12.8 / 3, head = 6.4;
     for (int flat = 0; flat < 2; flat++) {
-        nodes(3, seconds);
-        whole(ECHI_SYNC_BSP, 3, 16);
-        plan.cut = 1;
-        plan.head = 2;
-        plan.group_of[2] = ECHI_NONE;
-        plan.n[2] = 0;
-        plan.round = 32;
-        plan.parts = (struct echi_parts){.count = 1, .part = {{.count = 100}}};
-        load.trunk = 400;
+        two_beside_a_head(ECHI_SYNC_BSP, seconds, 16);
         for (int i = 0; i < 2; i++) times[2].head[i] = flat ? head : head / 32 * times[2].n[i];
         const double half = flat ? head : head / 2, second = first + half > forward ? first + half : forward;
         near(predict(0).rate, 32 / (second + half * ECHI_HEAD_ANSWERS + step - forward), 1e-3);
@@ -485,12 +483,7 @@ static void a_head_that_gathers_computes_once(void **state) {
 static void two_flights_hide_what_is_waited_for(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1};
-    nodes(3, seconds);
-    whole(ECHI_SYNC_ASP, 3, 10);
-    plan.cut = 1;
-    plan.head = 2;
-    plan.group_of[2] = ECHI_NONE;
-    plan.n[2] = 0;
+    two_beside_a_head(ECHI_SYNC_ASP, seconds, 10);
     plan.owner_of[0] = 2;
     times[2].delay = 2;   /* 8 s a step on the way, 2 s at the head and a part of them before its answer, 8 s here */
     near(predict(64).rate, 2 * 10 / (16 + 2 * ECHI_HEAD_ANSWERS), 1e-2);

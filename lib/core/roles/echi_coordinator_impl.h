@@ -2,9 +2,8 @@
  * What the files of the coordinator share: coordinator.c (plan, first weights, what is next, messages), coordinator_eval.c
  * (evaluations), coordinator_moves.c (moves of workers), coordinator_rates.c (links and ratios while a run goes), coordinator_shares.c
  * (shares of rounds), coordinator_homes.c (where the separated layers are), coordinator_outlook.c (is another plan better by now),
- * coordinator_losses.c (lost nodes), coordinator_peers.c
- * (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases), keep.c (checkpoints), rescue.c (the newest weights of a
- * run that cannot go on) and takeover.c (shards of lost owners). */
+ * coordinator_losses.c (lost nodes), coordinator_peers.c (complaints and silence), coordinator_end.c (drain and end), ledger.c (leases),
+ * keep.c (checkpoints), rescue.c (the newest weights of a run that cannot go on) and takeover.c (shards of lost owners). */
 #ifndef ECHI_COORDINATOR_IMPL_H
 #define ECHI_COORDINATOR_IMPL_H
 #include "echi_roles.h"

@@ -8,7 +8,7 @@
  * A shadow (PROTOCOL.md, "The head's shadow") is a head that workers send a copy of all rows to. It trains them in the order in which they
  * come, and answers none, until the head is lost: then it is asked like any head. Rows that it has trained come again, and are answered.
  *
- * Another node gets its layers while the run goes ("Another shadow"): nothing is out then, so a copy of its weights and its momentum is all
+ * Another node gets its layers while the run goes ("The head moves"): nothing is out then, so a copy of its weights and its momentum is all
  * that there is to hand on. Who has had them keeps its places for rows, since what is posted for a node that lives cannot be taken back.
  *
  * Of several heads (PROTOCOL.md, "Several heads") each trains the rows of some workers, on weights of its own that are the others' bit for

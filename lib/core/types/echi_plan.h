@@ -113,8 +113,7 @@ int echi_plan_reserve(const struct echi_plan *plan);
  * reserve's, which may have slept through what the others did, the last worker; an owner of a shard, unless echi_plan_has_heir_of. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
 /* Takes a rank out. The shadow of a lost head is the head from then on; a copy that the lost one sent or got is given up. The workers of a
- * group whose owner it was join the nearest group
- * that has one, of two as near the faster; not the reserve. */
+ * group whose owner it was join the nearest group that has one, of two as near the faster; not the reserve. */
 void echi_plan_lose(struct echi_plan *plan, int rank);
 /* The group that rank owns, or owns a shard of, -1: none; whether a group still has its owners; the fastest that has. */
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
